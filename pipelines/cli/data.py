@@ -221,7 +221,8 @@ def docs(
     out.print(f"Wrote {safe(str(written))}.")
 
 
-LEVELS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red]failed[/]"}
+# Each as wide as the others.
+LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
 
 @app.command(rich_help_panel=Panel.ASK)
@@ -312,7 +313,7 @@ def doctor() -> None:
     levels = set()
     for finding in (*_examine_dagster(home()), *examine(rollbook)):
         levels.add(finding.level)
-        out.print(f"{LEVELS[finding.level]:>8}  [bold]{finding.what}[/]: {safe(finding.says)}")
+        out.print(f"{LEVELS[finding.level]}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
         err.print("[bold red]A sync could not run:[/] see the failures above.")
         raise typer.Exit(1)

@@ -142,9 +142,9 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
             bad = [f for f in findings if f.level != "ok"]
             failed += any(f.level == "failed" for f in bad)
             for finding in bad:
-                out.print(f"{LEVELS[finding.level]:>8}  [bold]{name}[/], {finding.what}: {safe(finding.says)}")
+                out.print(f"{LEVELS[finding.level]}  [bold]{name}[/], {finding.what}: {safe(finding.says)}")
             if not bad:
-                out.print(f"[green]{'ok':>8}[/]  [bold]{name}[/]")
+                out.print(f"{LEVELS['ok']}  [bold]{name}[/]")
     if failed:
         err.print(f"[bold red]{count_of(failed, 'institution')} could not be synced:[/] see above.")
         raise typer.Exit(1)

@@ -128,8 +128,9 @@ def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> 
     folder = tmp_path / "models" / "rollbook"
     done = run_at(tmp_path, "docs", "--dbt", str(folder))
     assert (done.returncode, (folder / "sources.yml").read_text()) == (0, dictionary.render_dbt())
-    below = str(folder / "sources.yml" / "more")
-    assert "sources.yml is not a folder" in error(run_at(tmp_path, "docs", "--dbt", below), 2)
+    assert "sources.yml is not a folder" in error(
+        run_at(tmp_path, "docs", "--dbt", str(folder / "sources.yml" / "x")), 2
+    )
     assert "is not a folder" in error(run_at(tmp_path, "docs", "--out", str(tmp_path / "no" / "f")), 2)
 
 

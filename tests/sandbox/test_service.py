@@ -165,7 +165,6 @@ def test_what_the_command_prints_syncs_into_a_warehouse_of_its_own(tmp_path: Pat
     assert "Synced 2026-09-14: " in done.stdout, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["sandbox-3"]
     assert {"rollbook.duckdb", "dagster_home"} < {path.name for path in (tmp_path / "sandbox-3").iterdir()}
-    assert (tmp_path / "sandbox-3" / "dagster_home" / "storage").is_dir()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
