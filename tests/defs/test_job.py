@@ -11,8 +11,10 @@ import duckdb
 import pytest
 from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster.components.testing import create_defs_folder_sandbox
 
-from pipelines.defs import assets
+from pipelines.defs import assets, runs
+from pipelines.defs.component import RollbookComponent
 from pipelines.defs.partitions import PUBLISHED
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
@@ -43,10 +45,16 @@ def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
     return [e.user_message for e in entries if e.dagster_event is None]
 
 
-def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: Job) -> None:
-    result = job.nightly(house, 1)
+def test_a_sync_marks_every_asset_on_its_day_with_its_counts_whichever_it_is_launched_from(
+    house: House, job: Job
+) -> None:
+    with quarter_past_two(house, 1) as day:
+        result = job.run(day, tags=SYNC, launched_from=["history", "classes"])
     assert result.success
-    keys = [spec.key for spec in job.defs.resolve_all_asset_specs()]
+    specs = {spec.key: spec for spec in job.defs.resolve_all_asset_specs()}
+    assert {tuple(spec.owners) for spec in specs.values()} == {("team:school-it",)}
+    assert {dep.asset_key for dep in specs[PUBLISHED].deps} == {key for key in specs if key.path[0] == "history"}
+    keys = [*specs]
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {
         k.to_user_string(): [str(night(1))] for k in keys
     }
@@ -69,16 +77,6 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts(house: House, job: 
     assert about["history/students"] == {"dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0}
     assert about["published/rollbook"]["morning page"] == "/report.html"
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
-
-
-def test_a_run_makes_all_assets_whichever_it_is_launched_from(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
-        assert job.run(day, tags=SYNC, launched_from=["history", "classes"]).success
-    specs = [*job.defs.resolve_all_asset_specs()]
-    assert {job.marked(*spec.key.path)[0] for spec in specs} == {str(day)}
-    assert {tuple(spec.owners) for spec in specs} == {("team:school-it",)}
-    (published,) = [spec for spec in specs if spec.key == PUBLISHED]
-    assert {dep.asset_key for dep in published.deps} == {s.key for s in specs if s.key.path[0] == "history"}
 
 
 def test_a_changed_declaration_marks_the_days_made_before_until_they_are_made_again(
@@ -293,3 +291,26 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
     assert forced.success
     expected.night(2, house.service.students, house.service.classes)
     assert house.tables() == expected.tables()
+
+
+@pytest.mark.filterwarnings("ignore:::dagster")  # of what Dagster itself does when it loads a component
+def test_another_project_loads_the_component_syncs_and_keeps_its_own_runs(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "delete_old_runs", lambda *_: pytest.fail("the instance has others' runs"))
+    monkeypatch.setenv("LINDEN_KEY", KEY)
+    given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
+    contents = {
+        "type": "pipelines.defs.component.RollbookComponent",
+        "attributes": {**given, "api_key_variable": "LINDEN_KEY"},
+    }
+    # What the component sets in the environment is as before afterwards.
+    given_back = dict.fromkeys(("ROLLBOOK_API_KEY", "ROLLBOOK_TIMEZONE", "ROLLBOOK_CRON"), "")
+    with graph.job(house, tmp_path / "home", **given_back) as job, create_defs_folder_sandbox() as project:
+        path = project.scaffold_component(RollbookComponent, defs_yaml_contents=contents)
+        with quarter_past_two(house, 1) as day, project.load_component_and_build_defs(path) as (_, defs):
+            (schedule,) = defs.schedules or ()
+            assert isinstance(schedule, dg.ScheduleDefinition)
+            assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 2 * * *", "Europe/Berlin")
+            assert Job(defs, job.instance).run(day, tags=SYNC).success
+    assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
