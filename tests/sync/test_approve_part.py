@@ -63,7 +63,9 @@ def add(to: Expected, *parts: str) -> Expected:
     return to.night(2, *SECOND, refused=refused, unproven=[n for n in ids if f"{n}:removed" not in parts])
 
 
-@pytest.mark.parametrize("parts", daily(SUBSETS, SUBSETS[0], SUBSETS[4], SUBSETS[11]), ids=", ".join)
+@pytest.mark.parametrize(
+    "parts", daily(SUBSETS, SUBSETS[0], SUBSETS[4], SUBSETS[11]), ids=lambda parts: ", ".join(sorted(parts))
+)
 def test_each_choice_of_parts_is_merged_alone_and_the_rest_when_it_is_approved(
     house: House, parts: frozenset[str]
 ) -> None:
