@@ -233,7 +233,7 @@ def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
         "day": day,
         "before": before,
         "measures": (measures[0], measures[-1]),
-        "changes": book.rows(sql("compared_changes"), **values),
+        "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
         "records": RECORDS,
         "listing": book.listing(asked, sql("compared_students"), order, text=text, **values),
     }
