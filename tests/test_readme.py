@@ -23,7 +23,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse of ten nights that end today."""
     today = datetime.now(UTC).date()
     days = [today - timedelta(days=n) for n in reversed(range(10))]
-    with Sandbox(120, api_key="k", day=days[0]) as sandbox:
+    with Sandbox(500, api_key="k", day=days[0]) as sandbox:
         rollbook = compose(
             load(
                 base_url=sandbox.url,
