@@ -5,15 +5,13 @@
 when it is killed.
 
 Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
-`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read. Several schools
-are in `demo-schools/`: a registry, the schools' warehouses, fleet.duckdb.
+`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from datetime import date, timedelta
 from shlex import quote
 from typing import Annotated
 
@@ -44,11 +41,10 @@ from pipelines.cli.app import (
     warehouse_path,
 )
 from pipelines.cli.run import run_job
-from pipelines.errors import CheckError, RollbookError
-from pipelines.settings import DEMO, DUCKDB, FLEET, INSTITUTION, INSTITUTIONS, PREFIX, ROOT, SAIL, common_path
+from pipelines.errors import RollbookError
+from pipelines.settings import DEMO, PREFIX, ROOT
 from pipelines.store.published import PUBLISHED, not_yet
 from pipelines.store.statements import statements
-from pipelines.util import files
 from pipelines.util.machine import listening
 from pipelines.util.text import count_of
 
@@ -208,9 +204,6 @@ def show_app(port: int) -> None:
 sql = statements("pipelines.cli")
 
 KEY = "sandbox-key"
-DAYS, SCHOOLS_DAYS = 14, 4
-KEY_VARIABLE = "ROLLBOOK_DEMO_KEY"
-NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
 
 # SQL files whose first line is the question they answer.
 QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
@@ -219,26 +212,9 @@ QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
 @app.command(rich_help_panel=Panel.TRY)
 def demo(
     students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
-    days: Annotated[
-        int | None, typer.Option(min=2, help="How many days to sync, up to today.", show_default=str(DAYS))
-    ] = None,
-    schools: Annotated[
-        int | None,
-        typer.Option(min=2, max=len(NAMES), help="Sync several schools, and combine them with two engines."),
-    ] = None,
+    days: Annotated[int, typer.Option(min=2, help="How many days to sync, up to today.")] = 14,
 ) -> None:
-    """Sync two weeks of a made-up school, day by day, and show the result.
-
-    With --schools, a few days of several schools: fleet.duckdb is built by DuckDB and by Sail, and both must agree.
-    """
-    if schools is None:
-        _play(students, days or DAYS)
-    else:
-        _play_schools(NAMES[:schools], students, days or SCHOOLS_DAYS)
-
-
-def _play(students: int, days: int) -> None:
-    """Sync a made-up school day by day, and ask some questions of it."""
+    """Sync two weeks of a made-up school, day by day, and show the result."""
     from rich.syntax import Syntax
 
     from pipelines.export.query import run_query
@@ -268,7 +244,8 @@ def _play(students: int, days: int) -> None:
         out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
         answer = run_query(published, query)
         out.print(table("", answer.columns, answer.rows))
-    _say_where(published)
+    shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
     out.print("[bold]The UI[/]    rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
     out.print("[bold]Explore[/]   rollbook explore --demo: the school, its classes, its students.")
     out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
@@ -283,61 +260,6 @@ def prepare(base_url: str) -> None:
         # In a small school a normal night may change more than the hold allows.
         f"{PREFIX}HOLD_CHANGED_PERCENT": "100",
     }
-
-
-def _play_schools(names: tuple[str, ...], students: int, days: int) -> None:
-    """Sync the schools night by night, build fleet.duckdb twice, and show the result. Raises CheckError."""
-    from pipelines.cli.fleet import fleet_registry
-    from pipelines.export.query import run_query
-    from pipelines.fleet.build import build
-    from pipelines.fleet.nights import Fleet
-    from pipelines.sandbox import Sandbox
-    from pipelines.store.published import FLEET_FILE
-    from pipelines.views.fleet import ROLLUPS
-
-    root = common_path() / "demo-schools"
-    shutil.rmtree(root, ignore_errors=True)
-    path = files.folder(root) / "institutions.toml"
-    played = [datetime.now(UTC).date() - timedelta(days=n) for n in reversed(range(days))]
-    with ExitStack() as stack:
-        sandboxes = {}
-        lines = ["[defaults]", f'first_date = "{played[0]}"', "hold_changed_percent = 100"]
-        for number, name in enumerate(names, start=1):
-            sandboxes[name] = stack.enter_context(
-                Sandbox(students, seed=number, api_key=KEY, school={"id": number, "name": name.title(), "key": name})
-            )
-            lines += [f"[{name}]", f'base_url = "{sandboxes[name].url}"', f'api_key = {{ env = "{KEY_VARIABLE}" }}']
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        os.environ.pop(INSTITUTION, None)
-        os.environ |= {DEMO: "1", INSTITUTIONS: str(path), f"{PREFIX}WAREHOUSE": str(root), KEY_VARIABLE: KEY}
-        known = fleet_registry()
-        out.print(f"{count_of(len(names), 'made-up school')} of {students} students, {days} nights each.")
-        for day in played:
-            for sandbox in sandboxes.values():
-                sandbox.day = day
-            outcomes = Fleet(known).sync(day)
-            if failed := [f"{name}: {o.message}" for name, o in outcomes.items() if o.kind != "synced"]:
-                raise CheckError(f"Not all schools were synced on {day}. {'; '.join(failed)}")
-            err.print(f"synced {day}")
-    rows = {}
-    for engine in (DUCKDB, SAIL):
-        build(root / FLEET, known, engine=engine)
-        rows[engine] = {name: run_query(root / FLEET_FILE, f"FROM {name} ORDER BY ALL").rows for name in ROLLUPS}
-    compared = run_query(root / FLEET_FILE, sql("schools"))
-    out.print(table("The schools, side by side", compared.columns, compared.rows))
-    for name, computed in rows[DUCKDB].items():
-        if rows[SAIL][name] != computed:
-            raise CheckError(f"DuckDB and Sail computed {name} differently: this is a bug in Rollbook")
-    count, tables = sum(map(len, rows[DUCKDB].values())), count_of(len(rows[DUCKDB]), "table")
-    out.print(
-        f"\n{FLEET_FILE} was built twice, by DuckDB and by Sail. They agree: {count} rows of {tables} are the same."
-    )
-    _say_where(root / FLEET_FILE)
-
-
-def _say_where(file: Path) -> None:
-    shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-    out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
 
 
 @app.command(rich_help_panel=Panel.TRY)
