@@ -74,7 +74,7 @@ check_names()
 
 # Left out of a fleet's file: the sources of measures are one school's tables, and an id, or the landed day on or before
 # a day, differs between institutions.
-OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of_class", "watch_daily_of"})
+OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of"})
 WHICH = "Which institution, by its name in institutions.toml."
 
 # For people who open a file that was copied away from its warehouse.
@@ -210,15 +210,10 @@ def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
             sql("students_to_watch_as_of", version=version, **parts),
         ),
         Macro(
-            "watch_daily_of_class",
-            ("class",),
-            "The rows of watch_daily for the students who are now in a class, given by its class_id.",
-            sql("watch_daily_of_class", version=version, **parts),
-        ),
-        Macro(
             "watch_daily_of",
             ("students",),
-            "The rows of watch_daily for a list of student ids: faster than a filter.",
+            "The rows of watch_daily for a list of student ids: faster than a filter. For a class:"
+            " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 5000)).",
             sql("watch_daily_of", version=version, **parts),
         ),
         Macro(

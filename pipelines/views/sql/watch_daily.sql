@@ -2,7 +2,7 @@
 -- key: snapshot_date, student_id
 --
 -- Every day is evaluated by the current thresholds. Filter by a day, as a date literal (a subquery reads all days), or
--- by a student; for a class, use watch_daily_of_class(class). Unfiltered, it is long.
+-- by a student; for several, use watch_daily_of(students). Unfiltered, it is long.
 --
 --   snapshot_date       The landed day.
 --   student_id          The student's id at the records service.
