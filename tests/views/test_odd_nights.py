@@ -63,7 +63,7 @@ def two_files(two_nights: tuple[Path, Path]) -> Iterator[duckdb.DuckDBPyConnecti
     "call",
     [
         *("students_as_of(DATE '2030-01-01')", "student_classes_as_of(DATE '1999-01-01')"),
-        *("students_to_watch_as_of(DATE '2030-01-01')", "watch_daily_of([1])"),
+        *("students_to_watch_as_of(DATE '2030-01-01')", "watch_daily_of([3])"),
         "changes_between(DATE '2000-01-01', DATE '2030-01-01')",
     ],
 )
