@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pipelines.sync import Rollbook
 
 PACKAGE = ROOT / "pipelines"
+# How serious a finding is, as the terminal shows it.
+LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
 app = typer.Typer(
     name="rollbook",

@@ -7,14 +7,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipelines.cli.answers import show_answer, write_export
 from pipelines.cli.app import (
+    LEVELS,
     Demo,
     Panel,
     app,
@@ -34,7 +35,7 @@ from pipelines.cli.app import (
     warehouse_path,
 )
 from pipelines.errors import ArgumentError
-from pipelines.export import EXPORTS, Format, check_target, students_in
+from pipelines.export import EXPORTS, Format, check_target
 from pipelines.landing.records import MAX_ID
 from pipelines.privacy import access as log
 from pipelines.settings import ROOT, load
@@ -59,34 +60,6 @@ def sql(
     """Run one SQL query on the published file and print the result as a table. It only reads."""
     warehouse = warehouse_path(demo=demo)
     show_answer(warehouse, warehouse / PUBLISHED, query, rows)
-
-
-def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
-    """Run a query on a file and print the result. It is noted in the access log in `root`, as `kind`."""
-    from pipelines.export.query import run_query
-
-    text = sys.stdin.read() if query == "-" else query
-    with _noted_if_refused(root, kind, text):
-        answer = run_query(file, text, most=rows)
-    log.note(
-        root,
-        kind,
-        students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
-        what=log.without_values(text),
-    )
-    print_table(table("", answer.columns, answer.rows))
-    if answer.more:
-        err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
-
-
-@contextmanager
-def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
-    """Note a query that DuckDB refuses in the access log, too: its error may quote a record."""
-    try:
-        yield
-    except ArgumentError:
-        log.note(warehouse, kind, what=log.without_values(query))
-        raise
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -118,33 +91,6 @@ def export(
         name = question if question.replace(".", "_").isidentifier() else "query"
         target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
     write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD)
-
-
-def write_export(
-    root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path, *, kind: str = "export"
-) -> None:
-    """Write a query's rows to a file. It is noted in the access log in `root`, as `kind`; `within` is for spilling."""
-    from pipelines.export.query import export as write
-    from pipelines.export.query import query_of
-
-    chosen = form or _format_of(target)
-
-    def note(students: int | None) -> None:
-        log.note(root, kind, students=students, what=log.without_values(query_of(question)))
-
-    with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
-        rows = write(file, question, chosen, target.expanduser(), scratch=scratch, before=note)
-    out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
-
-
-def _format_of(target: Path) -> Format:
-    """The format of a file's extension; CSV without one. Raises ArgumentError for an unknown extension."""
-    try:
-        return Format(target.suffix.removeprefix(".").lower() or Format.CSV)
-    except ValueError:
-        raise ArgumentError(
-            f"{target.name} does not end in .csv, .xlsx or .parquet: rename it, or give the format with --format"
-        ) from None
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -222,7 +168,6 @@ def docs(
 
 
 # Each as wide as the others.
-LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
 
 @app.command(rich_help_panel=Panel.ASK)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines import institutions
-from pipelines.cli.app import Panel, app, err, out, parse_day, print_json, progress, received, safe, table
-from pipelines.cli.data import LEVELS, show_answer, write_export
+from pipelines.cli.answers import show_answer, write_export
+from pipelines.cli.app import LEVELS, Panel, app, err, out, parse_day, print_json, progress, received, safe, table
 from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, RollbookError, SettingError
 from pipelines.export import Format, check_target

@@ -17,7 +17,7 @@ import dagster as dg
 
 from pipelines import settings
 from pipelines.compose import compose
-from pipelines.defs import assets, night, partitions, runs
+from pipelines.defs import checks, night, partitions, runs
 from pipelines.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
 from pipelines.fleet.nights import Fleet, NightKind, NightOutcome, outcome_of, record
@@ -128,8 +128,8 @@ def _checked(
     found = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            found[name] = assets.look(compose(settings.load(fetches=False, institution=name)), days)
-    return assets.results(context, found)
+            found[name] = checks.look(compose(settings.load(fetches=False, institution=name)), days)
+    return checks.results(context, found)
 
 
 def _raise_if_bad(ended: Ended) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import MirrorError
-from pipelines.mirror import mirror, proof
+from pipelines.mirror import mirror
 from pipelines.mirror.mirror import Mirror
 from pipelines.operations.discard import discard
 from pipelines.operations.doctor import examine
@@ -121,7 +121,7 @@ def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, m
         (into / "raw" / f"snapshot_date={night(5)}").rename(into / "elsewhere")
         return found
 
-    monkeypatch.setattr(proof, "restore", without_a_day)
+    monkeypatch.setattr(mirror, "restore", without_a_day)
     with pytest.raises(MirrorError, match="What was restored from the copy is not what readers have: 30 rows of stud"):
         prove(house)
 
