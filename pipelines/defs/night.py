@@ -71,7 +71,8 @@ def stages(
 ) -> Events:
     """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
 
-    Raises RollbookError; what was yielded before is true all the same.
+    Raises RollbookError; what was yielded before is true all the same. The history, and the snapshots of a backfill,
+    are made once they are published.
     """
     started = time.monotonic()
     landings, day = rollbook.landings, days[0]
@@ -107,13 +108,13 @@ def stages(
             for each, r in composed.items()
             for name in TABLES
         ]
-        merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), snapshots)
-        counts = {c.table: c for c in merged}
-        history = [
-            made(context, each, ["history", name], _history(counts.get(name))) for each in composed for name in TABLES
-        ]
-        confirm = always if options.approve else within_hold
-        yield from _meanwhile(partial(rollbook.publish, confirm=confirm), history)
+        at_once, at_last = (snapshots, []) if is_sync else ([], snapshots)
+        merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), at_once)
+        rollbook.publish(confirm=always if options.approve else within_hold)
+    yield from at_last
+    counts = {c.table: _history(c) for c in merged}
+    for each in composed:
+        yield from (made(context, each, ["history", name], counts.get(name, {})) for name in TABLES)
     shared: Metadata = {
         "path": dg.MetadataValue.path(rollbook.warehouse.published),
         "bytes": rollbook.warehouse.published.stat().st_size,
@@ -197,8 +198,6 @@ def _snapshot(record: DayRecord, name: str) -> Metadata:
     return {"dagster/partition_row_count": record.rows.get(name, 0), "landings": ", ".join(map(str, record.landings))}
 
 
-def _history(c: TableCounts | None) -> Metadata:
-    if c is None:
-        return {}
+def _history(c: TableCounts) -> Metadata:
     rows = c.before + c.added - c.removed
     return {"dagster/row_count": rows, "added": c.added, "changed": c.changed, "removed": c.removed}

@@ -412,7 +412,7 @@ class Rollbook:
         decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
         return Evaluation(flattened, composed, decision)
 
-    @stage
+    @reported_stage
     def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
         """Bring the next file up to the lake: current tables, history, changes, the record of the syncs.
 

@@ -60,3 +60,15 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     with pytest.raises(HeldError):
         book.sync()
     assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
+
+
+def test_they_learn_of_a_merge_that_fails(house: House) -> None:
+    house.night(1, students(3))
+    book, broken = house.at(2).rollbook(), Broken()
+    book.listeners = (broken,)
+    with book.writer():
+        book.snapshot(book.land())
+        book.warehouse.published.resolve().write_bytes(b"somebody's")
+        with pytest.raises(RollbookError):
+            book.merge()
+        assert broken.told[-1].startswith("failed ")
