@@ -44,7 +44,7 @@ CHANGES = Relation(
     (
         Column("snapshot_date", "DATE", "The snapshot that first showed the change."),
         Column("table_name", "VARCHAR", "The table the change is in.", personal=False),
-        *(replace(c, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
+        *(replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
         Column("change", "VARCHAR", "added, changed, removed or returned.", personal=False),
         Column("column_name", "VARCHAR", "The changed column; NULL unless changed.", personal=False),
         Column("old_value", "VARCHAR", "The value before, as text.", personal=True),

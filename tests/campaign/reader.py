@@ -77,12 +77,12 @@ class Reader:
 
 
 def read_everything(published: Path, day: date) -> None:
-    """Read every row of every table, view and macro; the macros for a class, and as of a day."""
+    """Read every row of every table, view and macro; the macros for a student, and as of a day."""
     with duckdb.connect(published, read_only=True) as con:
         for schema, name in con.execute(RELATIONS).fetchall():
             con.execute(f"SELECT * FROM {schema}.{name}").fetchall()
         for name, parameters in con.execute(MACROS).fetchall():
-            given = ["501" if parameter == "class" else f"DATE '{day}'" for parameter in parameters]
+            given = ["[1]" if parameter == "students" else f"DATE '{day}'" for parameter in parameters]
             con.execute(f"SELECT * FROM {name}({', '.join(given)})").fetchall()
 
 
