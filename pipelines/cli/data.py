@@ -41,7 +41,7 @@ from pipelines.privacy import access as log
 from pipelines.settings import ROOT, load
 from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
 from pipelines.util import files, machine
-from pipelines.util.text import count_of, printable
+from pipelines.util.text import count_of
 
 if TYPE_CHECKING:
     from pipelines.operations.doctor import Finding
@@ -111,14 +111,10 @@ def why(
     The record is named by its bytes in the body, and the body by its SHA-256; if its source has expired, it says so.
     Without --show, no names and no record appear. Each use is a line in the access log.
     """
-    from pipelines.operations.provenance import trace
+    from pipelines.operations.provenance import key_of, trace
 
     root = warehouse_path(demo=demo)
-    try:
-        ids = tuple(int(part) for part in key.split(","))
-    except ValueError:
-        raise ArgumentError(f"{printable(key)} is not a key: write an id such as 7, or two such as 7,501") from None
-    found = trace(root, name, ids, column, on, show=show)
+    found = trace(root, name, key_of(key), column, on, show=show)
     log.note(root, "why --show" if show else "why", students=found.students, what=name)
     for what, says in found.lines:
         out.print(f"[bold]{what:<9}[/] {safe(says)}")

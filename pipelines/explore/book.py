@@ -24,6 +24,7 @@ from starlette.datastructures import QueryParams
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export import Format, students_in
 from pipelines.export.query import export
+from pipelines.operations.provenance import Provenance, key_of, trace
 from pipelines.privacy import access
 from pipelines.report import morning
 from pipelines.settings import FLEET, for_all, is_of_all, place
@@ -42,8 +43,9 @@ ROWS = 25  # on a page
 COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
 # With the writer's memory limit, the largest views would spill to disk.
 MEMORY_LIMIT = "1GB"
-# An export locks the settings of the database that it opens, which a process shares by path: one at a time.
-_EXPORTING = Lock()
+# An export locks the settings of the database that it opens, which a process shares by path: one at a time. So does
+# a trace.
+_LOCKING = Lock()
 # What `Book.once` computed, and of which night.
 _known: dict[str, tuple[Any, Any]] = {}
 
@@ -190,10 +192,17 @@ class Book:
             # None for our own lists, which join tables; each of their rows is another student.
             self.note("explore download", what, listing.total if students is None and self.students else students)
 
-        with _EXPORTING, files.aside(self.within) as scratch:
+        with _LOCKING, files.aside(self.within) as scratch:
             out = scratch / "list.csv"
             export(self.published, listing.query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
             return out.open("rb")  # can be read when the folder is gone
+
+    def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
+        """What `rollbook why` says of a row, or of one value of it. Raises ArgumentError."""
+        with _LOCKING:
+            found = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
+        self.students = found.students
+        return found
 
 
 class FleetBook(Book):

@@ -18,6 +18,7 @@ from pipelines.errors import ArgumentError
 from pipelines.explore.book import COUNTED, Book, Row, number, sql
 from pipelines.privacy import access
 from pipelines.report import morning
+from pipelines.tables import TABLES
 
 DAYS = 62  # of a trend
 DRAWN_MOST = 12  # institutions with line charts
@@ -200,7 +201,7 @@ def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa
         "compared": _compared(book, trend),
         "charts": charts(trend, COMPLETION, SCORE),
         "watched": watched[0] if watched and watched[0].severity and watched[0].day == book.days[0] else None,
-        "since": next((w.day for w in watched if w.change in (None, "newly to watch")), None),
+        "since": next((w for w in watched if w.change in (None, "newly to watch")), None),
         "was_until": next((w for w in watched if w.change == "no longer to watch"), None),
         "spans": spans,
         "timeline": timeline,
@@ -295,6 +296,28 @@ def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
         "comparisons": list(COMPARISONS),
         "listing": listing,
         "what": access.without_values(listing.query),
+    }
+
+
+def why(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """Where a row, or one value of it, comes from, as it was on a day; with `show` names and the record as received."""
+    name, key, show = asked.get("table", ""), asked.get("key", ""), "show" in asked
+    day = _day(book, asked, "day", book.days[0])
+    found = book.trace(name, key, asked.get("column", ""), day, show=show)
+    of, query = TABLES[name], "SELECT 1 FROM history.{0.name} WHERE {0.parent_key} = $id LIMIT 1"
+    return {
+        "title": f"Where does this come from? {RECORDS[name].capitalize()} {key}",
+        "found": found,
+        "table": of,
+        "key": key,
+        "alike": [
+            t.name for t in TABLES.values() if t.key == of.key and book.rows(query.format(t), id=key.split(",")[0])
+        ],
+        "records": RECORDS,
+        "days": book.days,
+        "day": day,
+        "show": show,
+        "what": f"why {'--show ' if show else ''}{name}",
     }
 
 

@@ -56,6 +56,7 @@ OF_ONE: dict[str, tuple[Page, str]] = {
     "/compare": (pages.compare, "Two dates"),
     "/tables": (pages.tables, "Any table"),
     "/table/{name}": (pages.table, ""),
+    "/why": (pages.why, ""),
 }
 OF_ALL: dict[str, tuple[Page, str]] = {
     "/": (pages.institutions, "All institutions"),

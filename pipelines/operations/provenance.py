@@ -25,7 +25,7 @@ from pipelines.store.schema import CHANGE_KEYS
 from pipelines.store.statements import statements
 from pipelines.sync.policy import counted
 from pipelines.tables import SETS, TABLES, Table
-from pipelines.util.text import count_of
+from pipelines.util.text import count_of, printable
 
 sql = statements("pipelines.operations")
 
@@ -55,6 +55,14 @@ class Record:
     start: int
     content: bytes
     place: int | None = None
+
+
+def key_of(text: str) -> tuple[int, ...]:
+    """A row's key as people write it: 7, or 7,501. Raises ArgumentError."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ArgumentError(f"{printable(text)} is not a key: write an id such as 7, or two such as 7,501") from None
 
 
 def trace(

@@ -146,7 +146,14 @@ def test_every_page_can_be_read_and_reached_by_everybody(
         page.goto(explored.page("/"))  # the form that asks for the token
         assert Axe().run(page).violations_count == 0
         page.goto(explored.address)
-        for path in (*paths, "/compare", "/tables", "/table/roster", "/class/1"):
+        for path in (
+            *paths,
+            f"/why?table=student_summaries&key={student}&show=on",
+            "/compare",
+            "/tables",
+            "/table/roster",
+            "/class/1",
+        ):
             page.goto(explored.page(path))
             found = Axe().run(page)
             assert found.violations_count == 0, (path, found.generate_report())

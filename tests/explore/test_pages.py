@@ -100,7 +100,7 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
 def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:
     ((key, reason),) = fortnight.rows("SELECT student_id, reason FROM students_to_watch ORDER BY severity DESC LIMIT 1")
     found = shown(fortnight, pages.student, key=key)
-    assert (found["watched"].reason, found["since"]) == (reason, next(r[5] for r in listed(fortnight, pages.watch)))
+    assert (found["watched"].reason, found["since"].day) == (reason, next(r[5] for r in listed(fortnight, pages.watch)))
     ((other,),) = fortnight.rows(f"SELECT MIN(student_id) FROM students WHERE student_id NOT IN ({WATCHED})")
     assert shown(fortnight, pages.student, key=other)["watched"] is None
 

@@ -15,10 +15,12 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
-from tests.support.nights import new_house
+from pipelines.privacy import access
+from tests.support.nights import new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.processes.exploring import Explored, exploring
-from tests.support.records import school_class, student, within
+from tests.support.records import classes, school_class, student, students, within
+from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import School
 
 pytestmark = pytest.mark.timeout(300)
@@ -132,6 +134,54 @@ def test_what_came_from_outside_is_text_everywhere(tmp_path: Path) -> None:
                 assert (shown.status, SAFE in shown.text, "<img" in shown.text) == (200, True, False), path
             refused = ask(explored, "/students?sort=%3Cimg")
             assert (refused.status, "cannot be sorted by &lt;img" in refused.text) == (404, True)
+
+
+def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(tmp_path: Path) -> None:
+    with new_house(students(12), classes(1), keep_days=1) as house:
+        for number in (1, 2, 3):
+            house.night(number)
+        house.night(4, [student(1, name=HOSTILE), *students(11, first=2)])
+        erase(house, 7)
+        first, last = night(1), night(4)
+        expired = f"what was landed on {first} has expired (ROLLBOOK_KEEP_DAYS), and only the history has it"
+        changed = f'<a href="?table=students&amp;key=1&amp;day={last}&amp;column=name">{last}</a></td><td>changed</td>'
+        proof = "walk 1 was complete: 12 ids on 1 page, as total_count said"
+        pages = {
+            "/student/1": [
+                '<a href="/why?table=students&amp;key=1">',
+                '<a href="/why?table=student_summaries&amp;key=1">',
+            ],
+            "/class/501": [
+                '<a href="/why?table=classes&amp;key=501">',
+                '<a href="/why?table=class_summaries&amp;key=501">',
+            ],
+            "/why?table=students&key=1": [f"students 1: since {last}", f"raw/snapshot_date={last}/", proof, changed],
+            "/why?table=students&key=1&column=name": ["name: (not shown)", '<a href="/student/1">Back to the student'],
+            "/why?table=students&key=1&column=name&show=on": [f"name: {SAFE}", "{&#34;id&#34;:1,"],
+            f"/why?table=students&key=1&day={first}": [f"since {first}, until {last}", expired],
+            "/why?table=student_classes&key=1,501": [f"student_classes 1,501: since {first}", expired],
+            "/why?table=classes&key=501": [f"classes 501: since {first}", '<a href="/class/501">Back to the class'],
+            "/why?table=students&key=7": ["Student 7 was erased: neither the values nor their source are kept."],
+            "/why?table=students&key=x": ["x is not a key: write an id such as 7, or two such as 7,501."],
+        }
+        with exploring(house.warehouse, tmp_path / "run") as explored:
+            for path, says in pages.items():
+                shown = ask(explored, path)
+                assert [text for text in says if text not in shown.text] == [], path
+                assert shown.status == (404 if path.endswith(("=7", "=x")) else 200)
+                assert (SAFE in shown.text, "<img" in shown.text) == ("why" not in path or "show" in path, False), path
+        logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0] if e.kind == "explore"]
+        whole = ("explore", 1, "why students")
+        assert logged == [
+            ("explore", 1, "student"),
+            ("explore", 11, "school_class"),
+            whole,
+            whole,
+            ("explore", 1, "why --show students"),
+            whole,
+            ("explore", 1, "why student_classes"),
+            ("explore", 0, "why classes"),
+        ]
 
 
 def test_a_value_is_put_into_words() -> None:
