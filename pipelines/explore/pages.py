@@ -19,6 +19,7 @@ from pipelines.explore.book import COUNTED, Book, Row, number, sql
 from pipelines.privacy import access
 from pipelines.report import morning
 from pipelines.tables import TABLES
+from pipelines.views import metrics
 
 DAYS = 62  # of a trend
 DRAWN_MOST = 12  # institutions with line charts
@@ -138,7 +139,7 @@ def students(book: Book, asked: QueryParams) -> dict[str, Any]:
 def school_class(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:
     """A class: its facts, its place in its course, its trend and its students."""
     book.watching(book.days[0])
-    found = book.rows(sql("class"), class_id=key)
+    found = book.rows(sql("class", metric=metrics.SQL), class_id=key)
     if not found:
         raise ArgumentError("This class is not listed: it may have closed. Find another one")
     trend = book.rows(

@@ -19,7 +19,7 @@ from pipelines.privacy import access
 from tests.support.nights import new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.processes.exploring import Explored, exploring
-from tests.support.records import classes, school_class, student, students, within
+from tests.support.records import school_class, student, students, within
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import School
 
@@ -137,7 +137,7 @@ def test_what_came_from_outside_is_text_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(tmp_path: Path) -> None:
-    with new_house(students(12), classes(1), keep_days=1) as house:
+    with new_house(students(12), [school_class(501, class_status=0)], keep_days=1) as house:
         for number in (1, 2, 3):
             house.night(number)
         house.night(4, [student(1, name=HOSTILE), *students(11, first=2)])
@@ -152,6 +152,8 @@ def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(t
                 '<a href="/why?table=student_summaries&amp;key=1">',
             ],
             "/class/501": [
+                '<a href="#students">75.0 %</a>',
+                "only active classes are compared",
                 '<a href="/why?table=classes&amp;key=501">',
                 '<a href="/why?table=class_summaries&amp;key=501">',
             ],

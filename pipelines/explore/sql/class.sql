@@ -11,11 +11,11 @@ LEFT JOIN main.class_assignment_activity AS a USING (class_id)
 LEFT JOIN (FROM main.class_comparison WHERE class_id = $class_id) AS v USING (class_id)
 CROSS JOIN (
     SELECT
-        COUNT(*) AS students, COUNT(w.severity) AS watched,
-        ROUND(AVG(m.completion_rate) FILTER (m.total_assignments > 0), 2) AS completion
-    FROM main.student_classes AS e
-    LEFT JOIN main.student_summaries AS m USING (student_id)
-    LEFT JOIN watching AS w USING (student_id)
-    WHERE e.class_id = $class_id
+        {{ metric.roster_students }} AS students, COUNT(severity) AS watched,
+        {{ metric.roster_completion_rate }} AS completion
+    FROM main.student_classes
+    LEFT JOIN main.student_summaries USING (student_id)
+    LEFT JOIN watching USING (student_id)
+    WHERE class_id = $class_id
 ) AS r
 WHERE c.class_id = $class_id
