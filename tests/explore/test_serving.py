@@ -137,10 +137,11 @@ def test_what_came_from_outside_is_text_everywhere(tmp_path: Path) -> None:
 
 
 def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(tmp_path: Path) -> None:
-    with new_house(students(12), [school_class(501, class_status=0)], keep_days=1) as house:
+    others = [*students(10, first=2), student(12, **within("summary", completion_rate=5.0))]
+    with new_house([student(1), *others], [school_class(501, class_status=0)], keep_days=1) as house:
         for number in (1, 2, 3):
             house.night(number)
-        house.night(4, [student(1, name=HOSTILE), *students(11, first=2)])
+        house.night(4, [student(1, name=HOSTILE), *others])
         erase(house, 7)
         first, last = night(1), night(4)
         expired = f"what was landed on {first} has expired (ROLLBOOK_KEEP_DAYS), and only the history has it"
@@ -151,8 +152,9 @@ def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(t
                 '<a href="/why?table=students&amp;key=1">',
                 '<a href="/why?table=student_summaries&amp;key=1">',
             ],
+            "/student/12": [f"<strong>To watch</strong> since {first} or before: low completion"],
             "/class/501": [
-                '<a href="#students">75.0 %</a>',
+                '<a href="#students">68.6 %</a>',
                 "only active classes are compared",
                 '<a href="/why?table=classes&amp;key=501">',
                 '<a href="/why?table=class_summaries&amp;key=501">',
@@ -171,10 +173,14 @@ def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(t
                 shown = ask(explored, path)
                 assert [text for text in says if text not in shown.text] == [], path
                 assert shown.status == (404 if path.endswith(("=7", "=x")) else 200)
-                assert (SAFE in shown.text, "<img" in shown.text) == ("why" not in path or "show" in path, False), path
+                assert (SAFE in shown.text, "<img" in shown.text) == (
+                    path in ("/student/1", "/class/501") or "show" in path,
+                    False,
+                ), path
         logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0] if e.kind == "explore"]
         whole = ("explore", 1, "why students")
         assert logged == [
+            ("explore", 1, "student"),
             ("explore", 1, "student"),
             ("explore", 11, "school_class"),
             whole,
