@@ -6,5 +6,5 @@
 
 Pages are rendered here, of plain links and forms: what is shown is in the address, so that it can be reloaded, kept and
 gone back to. They have the look and the charts of the morning page (`pages/`). The app only reads: each view opens the
-published file anew, so a newer night is seen at the next click.
+published file again, so a newer night is seen at the next click.
 """

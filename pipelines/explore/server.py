@@ -134,7 +134,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    made = shared.environment("pipelines.explore", cell=cell, day=morning.in_words)
+    made = shared.environment("pipelines.explore", cell=cell, day=morning.long_date)
     made.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
     made.tests["day"] = lambda value: isinstance(value, date)
     return made

@@ -341,7 +341,7 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
             widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
             formats.append(book.add_format({"num_format": form}))
             sheet.set_column(column, column, None, formats[column])
-            sheet.write_string(0, column, in_words(name), heading)
+            sheet.write_string(0, column, heading_of(name), heading)
         sheet.freeze_panes(1, 0)
         for batch in rows.to_arrow_reader(BATCH):
             if count + batch.num_rows > EXCEL_ROWS:
@@ -361,7 +361,7 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
     return count
 
 
-def in_words(name: str) -> str:
+def heading_of(name: str) -> str:
     """A column's name as a heading: `completion_rate` is "Completion rate"."""
     return name[:1].upper() + name[1:].replace("_", " ")
 

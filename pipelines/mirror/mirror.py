@@ -565,9 +565,11 @@ def prove(settings: Settings, progress: Progress) -> None:
         restore(settings.lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy")
         beside = Rollbook(
-            settings.model_copy(update={"keep_days": None}), progress=progress, warehouse=theirs,
+            settings.model_copy(update={"keep_days": None}),
+            progress=progress,
+            warehouse=theirs,
             raw=RawStore(theirs.root / "raw"),
-        )  # fmt: skip
+        )
         expired = beside.landings.expired_days()
         beside.rebuild(confirm=always, accept_loss=bool(expired))
         found = [*_differing(ours, theirs, in_lake=bool(expired))]

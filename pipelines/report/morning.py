@@ -407,7 +407,7 @@ WEEK = 7  # days; within them, the name of a weekday says which one
 
 @cache
 def _environment() -> Environment:
-    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=in_words)
+    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=long_date)
 
 
 def render(
@@ -435,7 +435,7 @@ def render(
             sentence=last_night(morning, is_old=bool(trouble)),
             trouble=trouble or trouble_of(morning),
             advice=advice,
-            whose=f"{morning.day:%A}" if (at.date() - morning.day).days < WEEK else in_words(morning.day),
+            whose=f"{morning.day:%A}" if (at.date() - morning.day).days < WEEK else long_date(morning.day),
             unproven=unproven,
             remarks=remarks,
             syncs=_outcomes(morning.nights),
@@ -466,7 +466,7 @@ def last_night(morning: Row, *, is_old: bool) -> str:
     counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
     last = morning.nights[-1] if morning.nights else None
     if is_old or (last and last.outcome not in ("synced", "unproven")):
-        return f"These are the records of {in_words(morning.day)}: {counted}."
+        return f"These are the records of {long_date(morning.day)}: {counted}."
     if last and last.outcome == "unproven":
         return f"Last night's sync could not be proven complete, so nobody was removed from the lists: {counted}."
     return f"Last night's sync is complete: {counted}."
@@ -487,7 +487,7 @@ def trouble_of(morning: Row) -> str:
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""
     came = f" It brought {last.students:,} students and {last.classes:,} classes." if last.students else ""
-    return f"The sync of {in_words(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
+    return f"The sync of {long_date(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
 
 
 def _outcomes(nights: Sequence[Row]) -> str:
@@ -535,6 +535,6 @@ def since(today: Row, day: Row | None, measure: str) -> str:
     return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {earlier}"
 
 
-def in_words(day: date) -> str:
+def long_date(day: date) -> str:
     """A day as people write it: Monday, 23 November 2026."""
     return f"{day:%A}, {day.day} {day:%B %Y}"

@@ -39,7 +39,7 @@ any order of requested days.
 - The auth check's `timestamp`: the date is the day being played, the time is now, in UTC. If no day is given, it
   plays today in UTC.
 - The contract does not say over which time a student's counts run. Here the assignments and assessments, submitted and
-  missing ones too, are those of the school year: they begin anew in the last week of August, at the student's first
+  missing ones too, are those of the school year: they begin again in the last week of August, at the student's first
   visit, and within a year nothing that was completed vanishes. Only so do a year's figures make sense: over a whole
   stay they would hardly move, and by units of work everybody would fall to nothing every few weeks. Learning time is
   that of the whole stay. `average_score` is null until something was completed in the year. A student who has never

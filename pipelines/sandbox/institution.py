@@ -15,7 +15,7 @@ were computed every night, all class summaries would change every morning.
 **Work.** A pupil visits at a pace of its own, in moments (see the calendar below), and the record stands as of the last
 visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few of them, by chance;
 some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion falls, and climbs
-again slowly. All counts of assignments begin anew with the school year, in the last week of August.
+again slowly. All counts of assignments begin again with the school year, in the last week of August.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ SELECT p.student_id, p.name, b.assignment_missing_count AS missing_then, p.assig
 FROM student_activity_as_of((SELECT DATE_TRUNC('month', MAX(snapshot_date)) - INTERVAL 1 DAY FROM progress_daily)) AS b
 INNER JOIN student_progress AS p USING (student_id)
 WHERE p.assignment_missing_count > b.assignment_missing_count
-    AND p.assignment_submission_count >= b.assignment_submission_count -- else counted anew since
+    AND p.assignment_submission_count >= b.assignment_submission_count -- else counted again since
 ORDER BY p.assignment_missing_count - b.assignment_missing_count DESC, p.student_id;
 
 -- What did class 5000's roster look like on the first of October?

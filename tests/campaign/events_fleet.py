@@ -40,7 +40,7 @@ def an_institution_gets_anothers_key(c: Campaign) -> None:
                         taken = error is None
                     elif name == wrong and taken:
                         assert isinstance(error, OtherInstitutionError), error
-                        damage.remove(house.warehouse)  # another's records: it begins anew
+                        damage.remove(house.warehouse)  # another's records: it begins again
                         assert c.run(house.sync) is None
                         taken = False
                     else:

@@ -39,7 +39,7 @@ def hurt(c: Campaign, kind: str) -> None:
     hurt_digest = damage.digest(path)
     if c.sync_in_trouble(path.name, path.parts[-3].removeprefix("snapshot_date=")):
         c.look_at_published("green, and not what counts:")
-    if path.parent.is_dir() and damage.digest(path) == hurt_digest:  # else the day has expired, or it is made anew
+    if path.parent.is_dir() and damage.digest(path) == hurt_digest:  # else the day has expired, or it is made again
         damage.remove(path)
         path.write_bytes(was)
         path.chmod(0o600)

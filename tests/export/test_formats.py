@@ -64,8 +64,8 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
     assert [p.name for p in out.parent.iterdir()] == ["out"]
     want = fortnight.rows(query)
     heading, *rows = read(out, form)
-    names, in_words = ["student_id", "name", "registration_date"], ["Student id", "Name", "Registration date"]
-    assert heading[:3] == (in_words if form is Format.XLSX else names)
+    names, headings = ["student_id", "name", "registration_date"], ["Student id", "Name", "Registration date"]
+    assert heading[:3] == (headings if form is Format.XLSX else names)
     if form is Format.CSV:
         assert out.read_bytes().startswith(b"\xef\xbb\xbf")  # else Excel does not read its umlauts
         words = {None: "", True: "true", False: "false"}

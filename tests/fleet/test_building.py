@@ -53,7 +53,7 @@ def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(dis
         district.house(ASH).night(2, students(9))
         assert district.build().students == 12
         assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(7,)]
-        assert counts(district) == {ASH: 9, BIRCH: 3}, "who connects anew gets the new one, in this process, too"
+        assert counts(district) == {ASH: 9, BIRCH: 3}, "who connects again gets the new one, in this process, too"
     district.build()
     kept = list((district.warehouse / "published").iterdir())
     assert len(kept) == 2, "the newest one, and the one that somebody may just be opening"

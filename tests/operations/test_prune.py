@@ -1,7 +1,7 @@
 """Retention: raw bodies and snapshots that expire, and the history that keeps what they said.
 
 A warehouse whose days have expired must hold, row by row, what one that kept everything holds; it can only no longer make all of it
-anew (G7 for what remains). The command is in `test_room`.
+again (G7 for what remains). The command is in `test_room`.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_a_failed_sync_says_whose_figures_these_are_and_folds_what_to_do_about_i
     with pytest.raises(KeyRefusedError) as refused:
         small.sync(DAYS[2], api_key="another")
     html = (small.warehouse / "report.html").read_text()
-    said, _, folded = html.partition("<details><summary>For whoever runs Rollbook</summary>")
+    said, _, folded = html.partition("<details><summary>For IT</summary>")
     assert (
         "These are Friday\N{RIGHT SINGLE QUOTATION MARK}s figures. Last night's sync did not work, so nothing newer is known yet."
         in text(said)
@@ -210,7 +210,7 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     with pytest.raises(HeldError):
         small.sync(DAYS[4], hold_changed_percent=0)
     html = (small.warehouse / "report.html").read_text()
-    said, _, advice = text(html).partition("For whoever runs Rollbook")
+    said, _, advice = text(html).partition("For IT")
     assert (
         "These are Sunday\N{RIGHT SINGLE QUOTATION MARK}s figures. More would change than on a normal night, so a person must"
         in said

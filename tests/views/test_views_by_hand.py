@@ -71,7 +71,7 @@ def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_ba
     hand.put("history.students", student_id=1, name="Ada New", valid_from=D[3])
     hand.put("history.students", student_id=2, name="Bob", valid_from=D[0], valid_to=D[5])
     since = ((D[0], D[2], "a"), (D[2], D[3], "b"), (D[4], D[6], "b"), (D[6], None, "c"))
-    for valid_from, valid_to, title in since:  # a title worded anew on D2 and D6; a gap of a day on D3
+    for valid_from, valid_to, title in since:  # a title worded otherwise on D2 and D6; a gap of a day on D3
         span = {"valid_from": valid_from, "valid_to": valid_to}
         hand.put("history.student_classes", student_id=1, class_id=7, class_title=title, **span)
     hand.put("history.student_classes", student_id=2, class_id=7, class_title="x", valid_from=D[1], valid_to=D[5])
@@ -135,8 +135,8 @@ FALLS: dict[str, tuple[int, int, float, float | None, int | None, str | None]] =
     "fell": (15, 14, 93.33, 70.0, 0, FELL.format(93.33, "14 of 15", 4)),
     "just over the threshold": (16, 13, 80.01, 70.0, 1, FELL.format(80.01, "13 of 16", 3)),
     "on the threshold": (16, 13, 80.0, 70.0, 1, None),
-    "counted anew": (25, 15, 100.0, 100.0, 0, None),
-    "completed fewer than before, so counted anew": (20, 16, 95.0, 100.0, 0, None),
+    "counted again": (25, 15, 100.0, 100.0, 0, None),
+    "completed fewer than before, so counted again": (20, 16, 95.0, 100.0, 0, None),
     "nothing more missing": (15, 14, 93.33, 70.0, 4, None),
     "as many newly completed as missing": (12, 11, 91.67, 70.0, 0, None),
     "too few then": (4, 4, 100.0, 100.0, 0, None),

@@ -1,5 +1,5 @@
 -- For the morning page: what the newest day changed, in counts. Who leaves the school has not left a class. Submitted
--- assignments are counted, not completed ones, of which the service may begin to count anew.
+-- assignments are counted, not completed ones, of which the service may begin to count again.
 SELECT
     COUNT(*) FILTER (table_name = 'students' AND change IN ('added', 'returned')),
     COUNT(*) FILTER (table_name = 'students' AND change = 'removed'),

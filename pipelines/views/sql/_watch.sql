@@ -78,7 +78,7 @@ judged AS (
         COALESCE(days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
         COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
-        -- The counts have not begun anew since, and were not too small then.
+        -- The counts have not begun again since, and were not too small then.
         total_before >= least_assignments AND total_assignments >= total_before
             AND completed_assignments >= completed_before AS is_comparable,
         COALESCE(

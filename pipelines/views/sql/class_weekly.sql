@@ -3,7 +3,7 @@
 --
 -- A class's own averages also move when students come and go. The same_ columns show the change of the same students:
 -- those who are in the class then and now. Their completion and score are over all of their classes, as the service
--- states them; students whose assignments are counted anew since then (see student_weekly) are left out of both. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
+-- states them; students whose assignments are counted again since then (see student_weekly) are left out of both. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
 -- Filter by one week or some classes; write weeks as dates.
 --
 --   week_begins               The Monday of the week.

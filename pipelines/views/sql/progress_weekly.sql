@@ -3,7 +3,7 @@
 --
 -- The institution's averages also move when students come and go, so changes are those of the same students: those
 -- listed on the last landed day of the week before and on this one. NULL if nothing was landed in the week before. Those
--- whose assignments are counted anew since then (see student_weekly) count in same_students and same_minutes_change only.
+-- whose assignments are counted again since then (see student_weekly) count in same_students and same_minutes_change only.
 --
 --   week_begins               The Monday of the week.
 --   snapshot_date             The last landed day of the week, whose state this is.

@@ -1,7 +1,7 @@
 -- student_daily: One row per landed day and student listed on it: the student's state on that day, from history.
 -- key: snapshot_date, student_id
 --
--- The service may begin to count assignments anew, with a term or a year: then total_assignments, completed_assignments
+-- The service may begin to count assignments again, with a term or a year: then total_assignments, completed_assignments
 -- and mostly the submitted and missing ones fall, and completion is of other work. student_weekly leaves that out.
 --
 -- What a night left unstated or unproven keeps its last known value. Filter by days or by students, and write days as

@@ -4,7 +4,7 @@
 -- Changes are against the last landed day of the week before; NULL if nothing was landed in that week or the student
 -- was not listed then. Filter by one week or some students; write weeks as dates.
 --
--- The contract does not say since when the service counts assignments. Some count by term or year, and begin anew: then
+-- The contract does not say since when the service counts assignments. Some count by term or year, and begin again: then
 -- total_assignments is lower than before, completion and score are of other work, and all changes but minutes_change are
 -- NULL. Learning time is assumed to go on.
 --

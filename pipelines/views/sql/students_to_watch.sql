@@ -5,7 +5,7 @@
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
 -- never logged in is not also inactive.
 --
--- The service may begin to count anew, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
+-- The service may begin to count again, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
 -- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
 -- fallen by more than falling_points, with more assignments newly missing than newly completed; without a count of
 -- missing ones, then and now, it is not falling.

@@ -197,7 +197,7 @@ def _gains(now: Pupil, then: Pupil | None) -> Row:
         "completion_change": gain(now.completion, then.completion if then else None),
         "score_change": gain(current["average_score"], was.get("average_score")),
     }
-    if then and current["total_assignments"] < was["total_assignments"]:  # counted anew
+    if then and current["total_assignments"] < was["total_assignments"]:  # counted again
         gains = dict.fromkeys(gains)
     return gains | {"minutes_change": gain(current["total_time_minutes"], was.get("total_time_minutes"))}
 
