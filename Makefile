@@ -47,7 +47,7 @@ demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 
 .PHONY: test
 test: $(VENV)/.dev chromium ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
-	@$(PYTEST) -m "not slow and not campaign" $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
 
 ##@ Day to day
 
@@ -57,14 +57,14 @@ serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, days in any order, large random runs, browsers
-	@$(PYTEST) -m "slow and not campaign" $(ARGS)
+	@$(PYTEST) -m slow $(ARGS)
 
 .PHONY: check
 check: lint test test-slow ## Everything: format, lint, types, imports, SQL, all tests
 
 .PHONY: campaign
-campaign: $(VENV)/.dev ## Sync two hundred random nights against a plain model (half an hour)
-	@$(BIN)/python -m pytest tests/campaign -m campaign $(ARGS)
+campaign: $(VENV)/.dev ## Simulate N nights (1000) of new seeds against a plain model
+	@$(BIN)/python -m tests.campaign --total $(or $(N),1000) $(ARGS)
 
 .PHONY: lint
 lint: check-format check-lint check-types check-imports check-sql ## The static checks: format, lint, types, imports, SQL

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from pipelines.mirror.mirror import Mirror
+from pipelines.outputs.mirror.mirror import Mirror
+from pipelines.outputs.report import MorningPage
 from pipelines.privacy import access
 from pipelines.privacy.erasure import Erasure
 from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.report import MorningPage
 from pipelines.settings import Settings
 from pipelines.source.fetch import utc_now
 from pipelines.source.pagination import Progress
-from pipelines.store.published import remove_fleet_files
+from pipelines.store.fleet import FleetFile
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import Rollbook
 from pipelines.sync.listeners import ErasureUnderWay, Listener
+from pipelines.sync.whole import WholeRollbook
 
 
 def compose(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
-) -> Rollbook:
+) -> WholeRollbook:
     """One institution's Rollbook, with its listeners in the order in which they learn of something."""
-    rollbook = Rollbook(settings, clock=clock, progress=progress)
+    rollbook = WholeRollbook(settings, clock=clock, progress=progress)
     rollbook.listeners = (
         Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),
         MorningPage(rollbook),
@@ -63,4 +63,4 @@ class FleetFiles(Listener):
     def erased(self, erased: ErasureUnderWay) -> None:
         """Remove them; counts the versions."""
         if self.fleet is not None:
-            erased.counts["fleet"] = remove_fleet_files(self.fleet)
+            erased.counts["fleet"] = sum(FleetFile(self.fleet, pseudonymous=p).remove() for p in (False, True))

@@ -13,8 +13,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Literal
 
-from pipelines.errors import DeclarationError
-
 Type = Literal["BIGINT", "DOUBLE", "DATE", "VARCHAR", "BOOLEAN", "TIMESTAMP", "JSON"]
 
 
@@ -362,36 +360,6 @@ TABLES: dict[str, Table] = {
         ),
     )
 }
-
-
-# Columns that Rollbook adds to a table's own, in the published file, the lake or a fleet's file.
-RESERVED = {
-    *("snapshot_date", "valid_from", "valid_to", "span_state", "first_day", "last_day"),
-    *("institution", "landing", "seq", "ord"),
-}
-
-
-def check(table: Table) -> None:
-    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where it stays."""
-    for column in table.columns:
-        where = f"tables.py: {table.name}.{column.name}"
-        if column.name in RESERVED:
-            raise DeclarationError(
-                f"{where} has the name of a column of Rollbook's own: name it otherwise, with source="
-            )
-        if column.name in table.key and not (column.required and column.tracked):
-            raise DeclarationError(f"{where} is part of the key: declare it required=True, and leave it tracked")
-        if column.is_text and column.personal is None:
-            raise DeclarationError(f"{where} may hold text: declare personal=True or personal=False")
-        if column.name == SETS["students"].key and table.set not in OF_STUDENTS:
-            raise DeclarationError(
-                f"{where} would stay when the student is erased, since only sets of students are searched: declare"
-                f" {table.set} with key={column.name!r}, or leave the column out"
-            )
-
-
-for _table in TABLES.values():
-    check(_table)
 
 
 def of_set(name: str) -> tuple[Table, ...]:

@@ -4,6 +4,7 @@ Fixtures that only one folder needs belong in that folder's conftest.
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 
@@ -21,6 +22,9 @@ os.environ["ROLLBOOK_CACHE_MINUTES"] = "0"
 # Dagster's days are fixed when its definitions are first imported, which may be while tests are collected.
 os.environ["ROLLBOOK_FIRST_DATE"] = "2026-08-01"
 
+# The lives of the campaign are new ones each time; the processes that run the tests must agree on them.
+os.environ.setdefault("CAMPAIGN_SEED", str(secrets.randbelow(10**9)))
+
 # No deadline: on a busy machine an example's time says nothing about the code; pytest-timeout ends what hangs.
 settings.register_profile("rollbook", deadline=None, print_blob=True)
 # In CI the same examples each time: a red run there must be one that anybody can repeat.
@@ -30,6 +34,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "rollbook")
 # They run first, so that no core waits for them at the end; the very first waits for minutes to pass.
 LONGEST = (
     "test_daemon.py",
+    "test_erase.py",
     "test_prune.py",
     "test_room.py",
     "test_history_model.py",
@@ -38,7 +43,13 @@ LONGEST = (
     "test_browser_backfill.py",
     "test_walk_property.py",
     "test_dbt.py",
-    "test_erase.py",
+    "test_pseudonymous.py",
+    "test_proof.py",
+    "test_loss.py",
+    "test_approve_part.py",
+    "test_building.py",
+    "test_known.py",
+    "test_discard.py",
     "test_views.py",
     "test_browser_foreign.py",
     "test_recovery.py",
@@ -55,6 +66,11 @@ CHROMIUM_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def pytest_report_header() -> str:
+    """The seed with which the campaign can be played again."""
+    return f"CAMPAIGN_SEED={os.environ['CAMPAIGN_SEED']}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

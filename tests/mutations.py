@@ -2,6 +2,7 @@
 
 `python -m tests.mutations` makes them one at a time in a copy of the project and runs the tests named beside each;
 `python -m tests.mutations 4 17` makes only those. A mutation that no test catches is printed, and the exit code is 1.
+With `--campaign` 500 nights of the campaign take the tests' place.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 from pipelines.settings import ROOT
 
-PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "not slow and not campaign")
+PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "not slow")
+CAMPAIGN = ("-m", "tests.campaign", "--seed", "1", "--total", "500", "--stop")
 
 
 class Mutation(NamedTuple):
@@ -42,7 +44,9 @@ MUTATIONS = (
     Mutation("G3", "if 100 * c.changed > changed_percent * c.before:", "if False:", "sync"),
     Mutation("G3", "if not reason and manifest.verdict is Verdict.HELD:", "if False:", "sync"),
     Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing sync"),
-    Mutation("G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync mirror"),
+    Mutation(
+        "G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync outputs/mirror"
+    ),
     Mutation("G4", "self._decide(self.landings.undecided())", "pass", "sync"),
     Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store sync"),
     Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store sync"),
@@ -69,9 +73,7 @@ MUTATIONS = (
     Mutation("G13", "TRANSIENT = frozenset({429,", "TRANSIENT = frozenset({403, 429,", "source"),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
-    Mutation(
-        "G14", "        self.recovery.sweep()\n        self.erasures.progress", "        self.erasures.progress", "sync"
-    ),
+    Mutation("G14", "        self.recovery.sweep()\n        self.remove", "        self.remove", "sync"),
 )
 
 
@@ -83,7 +85,7 @@ def place(line: str, root: Path) -> Path:
     return found[0]
 
 
-def is_caught(mutation: Mutation) -> bool:
+def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
     """Make the mutation in a copy of the project, and run its tests there."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -105,18 +107,19 @@ def is_caught(mutation: Mutation) -> bool:
                 shutil.copy(source, copy / name)
         path = place(mutation.line, copy / "pipelines")
         path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
-        tests = [f"tests/{name}" for name in mutation.tests.split()]
-        done = subprocess.run([sys.executable, *PYTEST, *tests], cwd=copy, capture_output=True, text=True, check=False)
-        sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR")))
+        how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
+        done = subprocess.run([sys.executable, *how], cwd=copy, capture_output=True, text=True, check=False)
+        told = ("FAILED", "ERROR", "python -m")
+        sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(told))
         return done.returncode == 1
 
 
-def main(numbers: list[int]) -> int:
+def main(numbers: list[int], *, campaign: bool) -> int:
     """Make the mutations with these numbers, or all."""
     missed = 0
     for number, mutation in enumerate(MUTATIONS, start=1):
         if not numbers or number in numbers:
-            caught = is_caught(mutation)
+            caught = is_caught(mutation, campaign=campaign)
             missed += not caught
             outcome = "caught" if caught else "NOT CAUGHT"
             sys.stdout.write(f"{number} {mutation.guarantee} {outcome}: {mutation.line}\n")
@@ -125,4 +128,5 @@ def main(numbers: list[int]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main([int(number) for number in sys.argv[1:]]))
+    asked = sys.argv[1:]
+    sys.exit(main([int(each) for each in asked if each.isdecimal()], campaign="--campaign" in asked))

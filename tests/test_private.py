@@ -18,7 +18,7 @@ import pytest
 
 from pipelines.errors import MachineError
 from pipelines.settings import ROOT
-from pipelines.store.published import clean
+from pipelines.store.clean import clean
 from pipelines.store.warehouse import Warehouse
 from pipelines.util import files
 from tests.support.nights import House, new_house
@@ -128,6 +128,15 @@ def test_a_writer_sweeps_what_a_dead_process_left_and_nothing_of_a_living_one(tm
         process.join(10)
         warehouse.sweep()
         assert list(warehouse.build.glob("aside-*")) == [mine]
+
+
+def test_a_writer_sweeps_the_half_written_register_of_a_broken_disk(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "w")
+    warehouse.prepare()
+    half = files.folder(warehouse.root / "private" / "erasures") / ".register.json.partial"
+    half.write_text("half a regis")
+    warehouse.sweep()
+    assert not half.exists()
 
 
 def _leave(build: Path) -> None:

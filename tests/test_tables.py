@@ -13,7 +13,7 @@ import pytest
 from pipelines.errors import DeclarationError
 from pipelines.settings import ROOT
 from pipelines.store import schema
-from pipelines.tables import TABLES, Table, check, fingerprint
+from pipelines.tables import TABLES, Table, fingerprint
 from pipelines.views import catalog
 
 # Column by column: the contract's fields, flattened.
@@ -65,7 +65,7 @@ def test_a_declaration_that_would_fail_later_is_refused(change: dict[str, Any], 
     table = TABLES["classes"]
     column = replace(next(c for c in table.columns if c.name == "class_room"), **change)
     with pytest.raises(DeclarationError, match=why):
-        check(replace(table, columns=(*table.columns, column)))
+        catalog.check(replace(table, columns=(*table.columns, column)))
 
 
 @pytest.mark.parametrize(

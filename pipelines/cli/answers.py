@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.cli.app import err, out, print_table, safe, table
 from pipelines.errors import ArgumentError
-from pipelines.export import Format, students_in
+from pipelines.export import Format, check_target, students_in
 from pipelines.privacy import access as log
 from pipelines.util import files
 from pipelines.util.text import count_of
@@ -50,13 +50,15 @@ def write_export(
     from pipelines.export.query import export as write
     from pipelines.export.query import query_of
 
+    path = target.expanduser()
+    check_target(path)
     chosen = form or _format_of(target)
 
     def note(students: int | None) -> None:
         log.note(root, kind, students=students, what=log.without_values(query_of(question)))
 
     with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
-        rows = write(file, question, chosen, target.expanduser(), scratch=scratch, before=note)
+        rows = write(file, question, chosen, path, scratch=scratch, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 
 

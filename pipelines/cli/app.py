@@ -42,7 +42,7 @@ from pipelines.util.text import as_called, cell, naming, printable
 if TYPE_CHECKING:
     from pipelines.landing.manifest import TableCounts
     from pipelines.source.pagination import Progress as Show
-    from pipelines.sync import Rollbook
+    from pipelines.sync.whole import WholeRollbook
 
 PACKAGE = ROOT / "pipelines"
 # How serious a finding is, as the terminal shows it.
@@ -235,7 +235,7 @@ def warehouse_path(*, demo: bool) -> Path:
     return place().warehouse_path
 
 
-def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> Rollbook:
+def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> WholeRollbook:
     """A Rollbook with the current settings. `fetches` and `overrides` go to `settings.load`, whose errors it raises.
 
     Imports the stages only here, to keep `rollbook --help` fast.

@@ -39,7 +39,9 @@ from pipelines.export import EXPORTS, Format, check_target
 from pipelines.landing.records import MAX_ID
 from pipelines.privacy import access as log
 from pipelines.settings import ROOT, load
-from pipelines.store.published import PSEUDONYMOUS, PUBLISHED, FleetFile
+from pipelines.store.database import machine_errors
+from pipelines.store.fleet import FleetFile
+from pipelines.store.published import PSEUDONYMOUS, PUBLISHED
 from pipelines.util import files, machine
 from pipelines.util.text import count_of
 
@@ -489,10 +491,10 @@ def subject(
 
     warehouse, target = warehouse_path(demo=demo), target.expanduser()
     check_out(target, replace=replace)
-    with machine.translate_errors(warehouse), progress() as show:
+    with machine_errors(warehouse), progress() as show:
         found = gather(warehouse, student, lambda done, total: show("landings", done, total))
     log.note(warehouse, "subject", students=1)
-    with machine.translate_errors(target.parent):
+    with machine_errors(target.parent):
         write(found, target, replace=replace)
     rows = sum(len(section.rows) for section in found.sections)
     out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")

@@ -19,7 +19,8 @@ from pipelines.errors import ArgumentError, HeldError, RollbookError, SettingErr
 from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
 from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
-from pipelines.store.published import FLEET_BUILD, FLEET_FILE, FLEET_PSEUDONYMOUS, not_yet
+from pipelines.store.fleet import FLEET_BUILD
+from pipelines.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS, check_is_there
 from pipelines.util import files
 from pipelines.util.text import count_of, listed
 
@@ -121,8 +122,7 @@ def watch(only: Only = None) -> None:
     and one for the first good sync after it; institutions with the same addresses share a message. Each institution's
     `cron` says when its nights are due. Fetches nothing, and always exits 0.
     """
-    fleet = open_fleet(only)
-    late = fleet.watch()
+    late = open_fleet(only).watch()
     for name, night in late.items():
         out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
     if not late:
@@ -347,8 +347,7 @@ def explore(
 
     For one institution's classes and students, run rollbook --institution NAME explore.
     """
-    if not _file().exists():
-        raise not_yet(_file())
+    check_is_there(_file())
     if not is_of_all():
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
     show_app(port)
@@ -423,7 +422,7 @@ def rebuild(
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
     from pipelines.fleet import build as building
-    from pipelines.sync import always, within_hold
+    from pipelines.sync.whole import always, within_hold
 
     asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:

@@ -40,8 +40,8 @@ from pipelines.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from pipelines.landing.manifest import Hold
-    from pipelines.mirror.mirror import Mirror
-    from pipelines.sync import Backfilled, Rollbook
+    from pipelines.outputs.mirror.mirror import Mirror
+    from pipelines.sync.whole import Backfilled, WholeRollbook
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +69,11 @@ def sync(
         typer.Option("--approve", help="Merge this day's held sync (or the newest held one), without fetching again."),
     ] = False,
     only: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="PARTS", help="With --approve: only these parts, with commas between, as students:removed."
         ),
-    ] = "",
+    ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --approve: why; kept with it. No names.")] = "",
     details: Annotated[
         Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
@@ -105,15 +105,16 @@ def sync(
             raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
         _print_preview(open_rollbook(fetches=True))
         return
-    rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only else []
+    rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only is not None else []
     if approve:
-        held = rollbook.landings.to_approve(day)
+        held = rollbook.to_approve(day)
+        rollbook.approval(held, parts)  # a wrong part is refused before anything is said
         chosen = held.snapshot_date
         out.print(f"Approving landing {held.landing} of {chosen}, held because {escape(held.reason)}.")
         print_counts(held.counts, "When it was held")
         if parts:
             out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
-        if since := rollbook.landings.synced_since(chosen):
+        if since := [d for d in rollbook.raw.days() if d > chosen and rollbook.landings.counted(d)]:
             err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
     else:
         chosen = rollbook.partition(day or rollbook.today())
@@ -145,7 +146,7 @@ def sync(
         )
 
 
-def _print_preview(rollbook: Rollbook) -> None:
+def _print_preview(rollbook: WholeRollbook) -> None:
     """Print what a sync would do now."""
     from pipelines.operations.diff import diff
 
@@ -170,13 +171,13 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
-    from pipelines.sync.landings import days_between
+    from pipelines.sync.whole import days_between
 
     rollbook = open_rollbook(demo=demo)
     asked, institution = days_between(first, last), rollbook.settings.institution
     begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
     if begin > last:
-        raise NothingLandedError(". ".join(rollbook.landings.backfilled(asked, {}).skipped.values()), asked)
+        raise NothingLandedError(". ".join(rollbook.backfilled(asked, {}).skipped.values()), asked)
     days = rollbook.partition(begin), rollbook.partition(last)
     try:
         run_job(*days, institution=institution, approve=yes)
@@ -184,7 +185,7 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         run_job(*days, institution=institution, approve=True)
-    _print_backfill(rollbook.landings.backfilled(asked, rollbook.lake.days()))
+    _print_backfill(rollbook.backfilled(asked, rollbook.lake.days()))
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -216,7 +217,7 @@ def rebuild(
     """
     from pipelines.operations.known import rebuild_as_known_on
     from pipelines.privacy import access
-    from pipelines.sync import within_hold
+    from pipelines.sync.whole import within_hold
 
     rollbook = open_rollbook()
     if as_known_on is not None or target is not None:
@@ -403,8 +404,7 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
     """
     import dagster as dg
 
-    from pipelines.definitions import defs
-    from pipelines.defs import night, runs
+    from pipelines.defs import component, night, runs
     from pipelines.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
 
     days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
@@ -412,16 +412,20 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     with progress() as night.progress, dg.DagsterInstance.get() as instance:
         runs.fail_orphaned_runs(instance)
-        result = defs.resolve_job_def(JOB).execute_in_process(
-            partition_key=None if last else str(first),
-            instance=instance,
-            raise_on_error=False,
-            run_id=run_id,
-            tags={**TAGS, **days, **({INSTITUTION_TAG: institution} if institution else {})},
-            run_config={
-                "ops": {"sync": {"config": options}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
+        result = (
+            component.load()
+            .resolve_job_def(JOB)
+            .execute_in_process(
+                partition_key=None if last else str(first),
+                instance=instance,
+                raise_on_error=False,
+                run_id=run_id,
+                tags={**TAGS, **days, **({INSTITUTION_TAG: institution} if institution else {})},
+                run_config={
+                    "ops": {"sync": {"config": options}},
+                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                },
+            )
         )
         # The UI's timeline shows only runs with an origin.
         origin = runs.job_origin("pipelines.definitions", "rollbook", JOB)
@@ -450,7 +454,7 @@ def mirror_status() -> None:
 
     Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
     """
-    rollbook, copy = _mirrored()
+    _, copy = _mirrored()
     catalog, state = copy.status()
     if catalog is None:
         raise MirrorError(f"Nothing was ever copied to {copy.url}: run `rollbook mirror sync`")
@@ -460,10 +464,10 @@ def mirror_status() -> None:
     out.print(f"{safe(copy.url)} holds {count_of(len(days), 'landed day')}{span}:")
     out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
     copy.check_sources()
-    behind = sorted(set(rollbook.raw.days()) - set(days))
+    behind = copy.behind(catalog)
     if behind or state.failed:
-        missing = f"It lacks {count_of(len(behind), 'day')}, such as {behind[-1]}. " if behind else ""
-        raise MirrorError(missing + (state.failed or "Run `rollbook mirror sync`"))
+        differs = f"It is not as here in {count_of(len(behind), 'file')}, such as {behind[-1]}. " if behind else ""
+        raise MirrorError(differs + (state.failed or "Run `rollbook mirror sync`"))
 
 
 @mirror_app.command("sync")
@@ -515,8 +519,8 @@ def mirror_verify(
         wrong = copy.verify(show)
     if wrong:
         raise MirrorError(
-            f"Missing or damaged in the copy: {count_of(len(wrong), 'file')}, such as {wrong[0]}. Delete the damaged"
-            " files there, then run `rollbook mirror sync`"
+            f"Missing or damaged in the copy: {listed(wrong)}. Delete what is damaged there, then run `rollbook mirror"
+            " sync`"
         )
     out.print("Every file of the copy is intact.")
     copy.check_sources()
@@ -530,7 +534,7 @@ def mirror_restore(
 
     Can be interrupted and run again. `rollbook rebuild` then makes the tables.
     """
-    from pipelines.mirror.mirror import restore as restore_copy
+    from pipelines.outputs.mirror.mirror import restore as restore_copy
 
     settings = _mirrored()[0].settings
     into = into.expanduser().absolute()
@@ -540,8 +544,8 @@ def mirror_restore(
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 
 
-def _mirrored() -> tuple[Rollbook, Mirror]:
-    from pipelines.mirror.mirror import Mirror
+def _mirrored() -> tuple[WholeRollbook, Mirror]:
+    from pipelines.outputs.mirror.mirror import Mirror
 
     rollbook = open_rollbook()
     copy = rollbook.listener(Mirror)

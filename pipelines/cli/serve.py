@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -41,11 +42,10 @@ from pipelines.cli.app import (
     warehouse_path,
 )
 from pipelines.cli.run import run_job
-from pipelines.errors import RollbookError
+from pipelines.errors import ArgumentError, RollbookError
 from pipelines.settings import DEMO, PREFIX, ROOT
-from pipelines.store.published import PUBLISHED, not_yet
+from pipelines.store.published import PUBLISHED, check_is_there
 from pipelines.store.statements import statements
-from pipelines.util.machine import listening
 from pipelines.util.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
@@ -177,19 +177,28 @@ def explore(
 
     Listens on this machine only, and requires the token in the address that it prints.
     """
-    published = warehouse_path(demo=demo) / PUBLISHED
-    if not published.exists():
-        raise not_yet(published)
+    check_is_there(warehouse_path(demo=demo) / PUBLISHED)
     show_app(port)
+
+
+def listening(host: str, port: int, command: str) -> socket.socket:
+    """Return a socket that listens on this port. Raises ArgumentError if it is taken, suggesting another `--port`."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ArgumentError(
+            f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
+            f" such as `rollbook {command} --port {port + 1 if port < 65535 else port - 1}`"
+        ) from None
 
 
 def show_app(port: int) -> None:
     """Serve the app until it is stopped."""
     from pipelines.explore import server
 
-    with stopping_on_signals():
+    with stopping_on_signals(), listening(server.HOST, port, "explore") as opened:
         server.serve(
-            port, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
+            opened, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
         )
     # A page's thread may be in the middle of a query, with a folder of its own: let it end and remove that. The
     # interpreter would wait for a long query without limit, or crash below it.
@@ -227,7 +236,7 @@ def demo(
         rollbook = open_rollbook()
         if rollbook.bound_to() is not None:  # an earlier demo
             with rollbook.writer():
-                rollbook.recovery.clear()
+                rollbook.clear()
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
         os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])

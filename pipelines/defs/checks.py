@@ -15,10 +15,9 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 
 from pipelines.defs.partitions import IS_FRESH, PUBLISHED
 from pipelines.operations.data_quality import QUALITY_CHECKS, run_quality_checks
-from pipelines.operations.status import freshness, not_synced
+from pipelines.operations.status import freshness, not_synced, open_holds
 from pipelines.store.checks import RULES
-from pipelines.sync import Rollbook
-from pipelines.sync.policy import open_holds, overtaken
+from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import WALKED
 from pipelines.util.text import count_of, listed
 
@@ -52,14 +51,16 @@ def check_specs(days: dg.PartitionsDefinition[str]) -> Iterator[dg.AssetCheckSpe
         yield dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence)
 
 
-def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence[str]] | None = None) -> Found:
+def look(rollbook: WholeRollbook, days: Iterable[date], broken: Mapping[str, Sequence[str]] | None = None) -> Found:
     """Look at the published file and at what was landed on these days.
 
     `broken` holds what stopped a next file, by rule: the published one follows all of Rollbook's own rules, or it would
     not have been published. Raises NothingLandedError before the first publish.
     """
     manifests = rollbook.raw.manifests()
-    waiting = [str(m.snapshot_date) for m in open_holds(manifests) if not overtaken(m, manifests)]
+    synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
+    # A hold before a day that was synced since may still be decided, but need not be.
+    waiting = [str(m.snapshot_date) for m in open_holds(manifests) if m.snapshot_date >= synced]
     due, late_by = freshness(rollbook, rollbook.newest())
     of_the_file = {name: "; ".join((broken or {}).get(name, ())) for name in RULES}
     of_the_file |= {"nothing_held": ", ".join(waiting), IS_FRESH: "" if late_by is None else not_synced(due)}

@@ -15,10 +15,9 @@ from pydantic import Field
 from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.landing.manifest import PARTS, Details, Manifest, TableCounts
-from pipelines.report import FILE
+from pipelines.outputs.report import FILE
 from pipelines.source.pagination import Progress
-from pipelines.store.lake import DayRecord
-from pipelines.sync import Rollbook, Skip, always, skipped, skipped_days, within_hold
+from pipelines.sync.whole import Backfilled, WholeRollbook, always, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES
 
 # The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
@@ -67,7 +66,7 @@ class Options(dg.Config):
 
 
 def stages(
-    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
+    context: dg.AssetExecutionContext, options: Options, rollbook: WholeRollbook, days: Sequence[date], *, is_sync: bool
 ) -> Events:
     """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
 
@@ -84,13 +83,13 @@ def stages(
             mark_as_sync(context)
             fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
             if options.approve:
-                landed = {day: landings.to_approve(day)}
+                landed = {day: rollbook.to_approve(day)}
                 approval = rollbook.approval(landed[day], options.only, options.reason)
             else:
                 landed = {day: rollbook.land(day, details=options.details, fresh=fresh)}
         else:
             landed = {day: counted[-1] for day in days if (counted := landings.counted(day))}
-            yield from _skipped(context, landings.skipped(days), len(days))
+            yield from _skipped(context, rollbook.backfilled(days, {}), len(days))
         raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
         if is_sync:
             work = partial(rollbook.snapshot, landed[day], approval)
@@ -104,13 +103,20 @@ def stages(
             for each, held in done.held.items():
                 context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
         snapshots = [
-            made(context, each, ["snapshots", name], _snapshot(r, name))
+            made(
+                context,
+                each,
+                ["snapshots", name],
+                {"dagster/partition_row_count": r.rows.get(name, 0), "landings": ", ".join(map(str, r.landings))},
+            )
             for each, r in composed.items()
             for name in TABLES
         ]
         at_once, at_last = (snapshots, []) if is_sync else ([], snapshots)
         merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), at_once)
-        rollbook.publish(confirm=always if options.approve else within_hold)
+        if not is_sync:
+            rollbook.move_in(confirm=always if options.approve else within_hold)
+        rollbook.publish()
     yield from at_last
     counts = {c.table: _history(c) for c in merged}
     for each in composed:
@@ -154,7 +160,7 @@ def made(
     return dg.AssetMaterialization(key, partition=str(day), metadata=metadata, tags=tags)
 
 
-def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked: int) -> Events:
+def _skipped(context: dg.AssetExecutionContext, done: Backfilled, asked: int) -> Events:
     """Say which days of a backfill are skipped, and why: in its run's log and tags, and on each asset.
 
     Dagster has no status for a skipped day. On an asset's page such a day stays "missing"; the UI's backfill page
@@ -163,15 +169,14 @@ def _skipped(context: dg.AssetExecutionContext, days: Mapping[date, Skip], asked
     fixed when the code is loaded, while days are landed, held and discarded at any time, and today has no landing
     before tonight.
     """
-    if days or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
-        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: skipped_days(days, asked)})
-    reasons = {day: skipped(day, why) for day, why in days.items()}
-    for day, reason in reasons.items():
+    if done.skipped or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
+        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: skipped_days(done.why, asked)})
+    for day, reason in done.skipped.items():
         context.log.warning(reason)
         for spec in context.assets_def.specs:
             yield dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason})
-    if len(days) == asked:
-        raise NothingLandedError("; ".join(reasons.values()), list(days))
+    if len(done.skipped) == asked:
+        raise NothingLandedError("; ".join(done.skipped.values()), list(done.skipped))
 
 
 def _landing(manifest: Manifest, name: str) -> Metadata:
@@ -192,10 +197,6 @@ def _landing(manifest: Manifest, name: str) -> Metadata:
             "found_by_search": len(manifest.found(name)),
         }
     return metadata
-
-
-def _snapshot(record: DayRecord, name: str) -> Metadata:
-    return {"dagster/partition_row_count": record.rows.get(name, 0), "landings": ", ".join(map(str, record.landings))}
 
 
 def _history(c: TableCounts) -> Metadata:

@@ -31,8 +31,8 @@ from pipelines.defs.partitions import (
 from pipelines.errors import HeldError, RollbookError, unexpected_error
 from pipelines.institutions import Registry
 from pipelines.landing.manifest import Hold
-from pipelines.notify.alerts import Alerts, Kind, Outcome, deliver
 from pipelines.operations.status import freshness, not_synced
+from pipelines.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
 from pipelines.util.text import naming
 
 # A year, and a month more to compare with the year before.

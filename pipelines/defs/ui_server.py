@@ -22,9 +22,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from pipelines import report, settings
+from pipelines import settings
 from pipelines.errors import RollbookError
 from pipelines.institutions import Registry
+from pipelines.outputs import report
 from pipelines.settings import ROOT
 from pipelines.util import files
 from pipelines.util.request_guard import Guard, allowed_hosts

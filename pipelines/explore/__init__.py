@@ -5,6 +5,6 @@
     book.py      reads the published file, for one view
 
 Pages are rendered here, of plain links and forms: what is shown is in the address, so that it can be reloaded, kept and
-gone back to. They have the look and the charts of the morning page (`pages/`). The app only reads: each view opens the
-published file again, so a newer night is seen at the next click.
+gone back to. They have the look and the charts of the morning page (`util/pages`). The app only reads: each view opens
+the published file again, so a newer night is seen at the next click.
 """

@@ -25,11 +25,12 @@ from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.export import Format, students_in
 from pipelines.export.query import export
 from pipelines.operations.provenance import Provenance, key_of, trace
+from pipelines.outputs.report import morning
 from pipelines.privacy import access
-from pipelines.report import morning
 from pipelines.settings import FLEET, for_all, is_of_all, place
 from pipelines.store.database import connect
-from pipelines.store.published import FLEET_BUILD, FLEET_FILE, PUBLISHED, not_yet
+from pipelines.store.fleet import FLEET_BUILD
+from pipelines.store.published import FLEET_FILE, PUBLISHED, check_is_there
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.util import files
@@ -101,8 +102,7 @@ class Book:
         The file is attached to a new in-memory database: a process shares a database that is opened by its path, and
         would keep seeing the night that another view has open.
         """
-        if not self.published.exists():
-            raise not_yet(self.published)
+        check_is_there(self.published)
         with (
             files.aside(self.within) as scratch,
             connect(self.published, scratch=scratch, read_only=True) as self.con,

@@ -16,8 +16,8 @@ from starlette.datastructures import QueryParams
 
 from pipelines.errors import ArgumentError
 from pipelines.explore.book import COUNTED, Book, Row, number, sql
+from pipelines.outputs.report import morning
 from pipelines.privacy import access
-from pipelines.report import morning
 from pipelines.tables import TABLES
 from pipelines.views import metrics
 

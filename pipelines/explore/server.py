@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable
 from datetime import date
 from functools import cache, partial
+from socket import socket
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -22,13 +23,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pipelines import pages as shared
 from pipelines.errors import ArgumentError, RollbookError
 from pipelines.explore import pages
 from pipelines.explore.book import COUNTED, ROWS, Book, is_figure, new_book
-from pipelines.report import morning
+from pipelines.outputs.report import morning
 from pipelines.settings import is_of_all
-from pipelines.util.machine import listening
+from pipelines.util import pages as shared
 from pipelines.util.request_guard import Guard, allowed_hosts
 from pipelines.util.text import cell as text_of
 from pipelines.util.text import printable
@@ -65,17 +65,13 @@ OF_ALL: dict[str, tuple[Page, str]] = {
 }
 
 
-def serve(port: int, ready: Callable[[str], None]) -> None:
-    """Serve the app until SIGTERM or Ctrl-C. `ready` is called with its address when the port is open.
-
-    Raises ArgumentError when the port is taken.
-    """
-    with listening(HOST, port, "explore") as opened:
-        token = secrets.token_urlsafe(16)
-        guarded = Guard(app(token, port), allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
-        config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
-        ready(f"http://{HOST}:{port}/?{TOKEN}={token}")
-        uvicorn.Server(config).run(sockets=[opened])
+def serve(opened: socket, ready: Callable[[str], None]) -> None:
+    """Serve the app at an `opened` port of HOST until SIGTERM or Ctrl-C. `ready` is called with its address."""
+    token, port = secrets.token_urlsafe(16), opened.getsockname()[1]
+    guarded = Guard(app(token, port), allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
+    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
+    ready(f"http://{HOST}:{port}/?{TOKEN}={token}")
+    uvicorn.Server(config).run(sockets=[opened])
 
 
 def app(token: str, port: int) -> Starlette:

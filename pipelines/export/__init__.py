@@ -16,6 +16,8 @@ from pipelines.errors import ArgumentError
 
 # The folder for files that are exported without --out.
 EXPORTS = "exports"
+# Each writer leaves this file in a warehouse, and a dictionary may stand beside it.
+WRITTEN, DICTIONARY = "build/writer.txt", "README.md"
 
 
 class Format(StrEnum):
@@ -32,11 +34,17 @@ def exported(warehouse: Path) -> list[Path]:
 
 
 def check_target(out: Path) -> None:
-    """Raise ArgumentError unless a file can be written there."""
+    """Raise ArgumentError unless a file can be written there. A warehouse's own files cannot be overwritten."""
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
     if out.is_dir():
         raise ArgumentError(f"{out} is a folder: name a file in it")
+    folder = out.parent.resolve()
+    for above in (folder, *folder.parents):
+        if (above / WRITTEN).exists() and (folder / out.name).relative_to(above).parts[0] not in (EXPORTS, DICTIONARY):
+            raise ArgumentError(
+                f"{out} would be among the warehouse's own files: write to {above / EXPORTS} or elsewhere"
+            )
 
 
 def students_in(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int | None:

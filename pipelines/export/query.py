@@ -28,9 +28,9 @@ from typing import IO, Any
 import duckdb
 
 from pipelines.errors import ArgumentError
-from pipelines.export import Format, check_target
+from pipelines.export import Format
 from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
-from pipelines.store.published import not_yet
+from pipelines.store.published import check_is_there
 from pipelines.util import files
 from pipelines.views.catalog import macros
 
@@ -79,8 +79,7 @@ def run_query(
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
-    if not published.exists():
-        raise not_yet(published)
+    check_is_there(published)
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
 
@@ -234,10 +233,9 @@ def export(
     owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns the number
     of rows.
 
-    Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, the
-    target folder does not exist, or there are more rows than an Excel sheet holds.
+    Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
+    there are more rows than an Excel sheet holds.
     """
-    check_target(out)
     write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
     with open_published(published) as con:
         query = query_of(question)
@@ -341,7 +339,8 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
             widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
             formats.append(book.add_format({"num_format": form}))
             sheet.set_column(column, column, None, formats[column])
-            sheet.write_string(0, column, heading_of(name), heading)
+            # `completion_rate` becomes "Completion rate".
+            sheet.write_string(0, column, name[:1].upper() + name[1:].replace("_", " "), heading)
         sheet.freeze_panes(1, 0)
         for batch in rows.to_arrow_reader(BATCH):
             if count + batch.num_rows > EXCEL_ROWS:
@@ -359,11 +358,6 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
             sheet.set_column(column, column, min(width, WIDEST), written)
         sheet.autofilter(0, 0, count, len(rows.columns) - 1)
     return count
-
-
-def heading_of(name: str) -> str:
-    """A column's name as a heading: `completion_rate` is "Completion rate"."""
-    return name[:1].upper() + name[1:].replace("_", " ")
 
 
 def _cell(value: Any) -> Any:

@@ -2,7 +2,3 @@
 
 `rows` turns the declarations into types that decode records, and decoded records into Arrow columns.
 """
-
-from pipelines.flatten.rows import Batch, Flattener, load, schema
-
-__all__ = ["Batch", "Flattener", "load", "schema"]

@@ -29,29 +29,23 @@ import pyarrow as pa
 
 from pipelines.compose import compose
 from pipelines.errors import BusyError, DamagedError, NothingLandedError, RollbookError
-from pipelines.flatten import schema
+from pipelines.flatten.rows import schema
 from pipelines.fleet import engine as engines
 from pipelines.fleet.nights import Fleet, load_overview
 from pipelines.institutions import Registry
 from pipelines.settings import DUCKDB, load
 from pipelines.source.fetch import utc_now
-from pipelines.store.database import connect, count, literal, names, transaction, translate_errors
+from pipelines.store.clean import clean
+from pipelines.store.database import connect, count, literal, machine_errors, names, transaction, translate_errors
+from pipelines.store.fleet import FleetFile
 from pipelines.store.history import engine as statements
 from pipelines.store.lake import DAYS, OBSERVED, DayRecord, Lake
-from pipelines.store.published import (
-    FOLDER,
-    PSEUDONYMOUS,
-    PSEUDONYMOUS_FOLDER,
-    PUBLISHED,
-    FleetFile,
-    clean,
-    target,
-)
+from pipelines.store.published import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, target
 from pipelines.store.schema import CHANGES, SNAPSHOT_DATE, SPAN, VALID
 from pipelines.store.statements import INSTITUTION, MANY
-from pipelines.sync import Confirm, Rollbook, within_hold
+from pipelines.sync.whole import Confirm, WholeRollbook, within_hold
 from pipelines.tables import TABLES, Column, Relation, Table
-from pipelines.util import files, machine
+from pipelines.util import files
 from pipelines.views import catalog
 from pipelines.views import fleet as views
 from pipelines.views import pseudonymous as contents
@@ -91,14 +85,14 @@ def build(
     """
     file, coded = (FleetFile(fleet, pseudonymous=p) for p in (False, True))
     version, at = uuid4().hex, clock().replace(tzinfo=None)  # of both files
-    with machine.translate_errors(fleet), file.building():
+    with machine_errors(fleet), file.building():
         try:
             built = _make(file, registry, engine, version, at)
             if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in registry.institutions):
-                coded.clear()  # it would never be updated
+                coded.versions.clear()  # it would never be updated
                 return built
             try:
-                with machine.translate_errors(fleet):
+                with machine_errors(fleet):
                     return replace(built, pseudonymous=_make(coded, registry, engine, version, at))
             except (RollbookError, OSError, duckdb.Error) as error:  # DuckDB's own message may quote a value
                 return replace(built, failed=getattr(error, "message", type(error).__name__))
@@ -391,7 +385,7 @@ class Histories:
         self.engine.read(name, self.into / title, columns, [WHICH])
 
 
-def _are_retyped(book: Rollbook, records: Mapping[date, DayRecord]) -> bool:
+def _are_retyped(book: WholeRollbook, records: Mapping[date, DayRecord]) -> bool:
     """Whether a file has a column of another type than declared: Spark cannot cast it while reading."""
     for table in TABLES.values():
         declared = {field.name: field.type for field in schema(table)}
@@ -473,7 +467,7 @@ def rebuild(
 @contextmanager
 def _computed(file: FleetFile, registry: Registry, engine: str, only: tuple[str, ...]) -> Iterator[Histories]:
     institutions = {name: registry[name] for name in only or registry.institutions}
-    with machine.translate_errors(file.root), file.building():
+    with machine_errors(file.root), file.building():
         file.sweep()
         try:
             with engines.of(engine, file.scratch) as computing:

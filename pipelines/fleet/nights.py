@@ -36,7 +36,7 @@ from uuid import uuid4
 
 import msgspec
 
-from pipelines import pages, settings
+from pipelines import settings
 from pipelines.compose import compose
 from pipelines.errors import (
     ArgumentError,
@@ -50,15 +50,16 @@ from pipelines.export.query import run_query
 from pipelines.institutions import Registry
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
-from pipelines.notify import alerts
-from pipelines.notify.alerts import Alerts
 from pipelines.operations.doctor import Finding, Level, examine
 from pipelines.operations.status import freshness
+from pipelines.outputs.notify import alerts
+from pipelines.outputs.notify.alerts import Alerts
 from pipelines.source.fetch import utc_now
-from pipelines.store.published import FleetFile
+from pipelines.store.database import machine_errors
+from pipelines.store.fleet import FleetFile
 from pipelines.store.statements import statements
-from pipelines.sync import Rollbook, always, within_hold
-from pipelines.util import files, machine
+from pipelines.sync.whole import WholeRollbook, always, within_hold
+from pipelines.util import files, machine, pages
 from pipelines.util.text import count_of, naming, printable
 
 log = logging.getLogger(__name__)
@@ -234,11 +235,11 @@ class Fleet:
         is called with each outcome as it comes. An exception of a signal handler propagates once the processes have
         ended. Raises MachineError if the fleet's folder cannot be written.
         """
-        with machine.translate_errors(self.path):
+        with machine_errors(self.path):
             files.folder(self.path / STATES)
         for says in settings.misspelt():
             log.warning("%s", says)
-        told = alerts.alerts_of(self.institutions, self.clock)
+        told = alerts_of(self.institutions, self.clock)
         if self.sends_alerts:
             self._report_late(told)
         why = {name: load_state(self.path, name).why_paused(name) for name in self.institutions}
@@ -272,7 +273,7 @@ class Fleet:
 
         With `wait`, new messages wait for others that they can be sent with.
         """
-        told = alerts.alerts_of(self.institutions, self.clock)
+        told = alerts_of(self.institutions, self.clock)
         found = self._report_late(told)
         alerts.deliver(told, wait=wait)
         return found
@@ -453,7 +454,18 @@ def work(
     os._exit(0)  # the interpreter would take a tenth of a second to end
 
 
-def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
+def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
+    """The alerts of each institution that has an address to notify; without those whose settings are invalid."""
+    found = {}
+    for name in institutions:
+        with suppress(RollbookError):
+            own = Alerts(compose(settings.load(fetches=False, institution=name)), clock=clock)
+            if own.channels:
+                found[name] = own
+    return found
+
+
+def sync(book: WholeRollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     """Sync a day. If it is already synced, only finish what a killed process left undone."""
     day = book.partition(day or book.today())
     with book.writer():
@@ -467,7 +479,7 @@ def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     return done
 
 
-def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
+def backfill(book: WholeRollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
     """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
     try:
         done = book.backfill(day, last, confirm=always if confirmed else within_hold)
@@ -476,9 +488,9 @@ def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> Night
     return NightOutcome(kind=NightKind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
 
 
-def check(book: Rollbook) -> list[Finding]:
+def check(book: WholeRollbook) -> list[Finding]:
     """Check whether the institution could be synced here and now."""
-    with machine.translate_errors(book.warehouse.root):
+    with machine_errors(book.warehouse.root):
         return [replace(f, says=naming(book.settings.institution, f.says)) for f in examine(book)]
 
 

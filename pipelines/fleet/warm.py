@@ -9,10 +9,11 @@ import atexit
 import gc
 from contextlib import suppress
 
-from pipelines import flatten, settings
+from pipelines import settings
 from pipelines.errors import SettingError
+from pipelines.flatten.rows import load
 from pipelines.fleet import nights as nights
-from pipelines.report import morning as morning
+from pipelines.outputs.report import morning as morning
 from pipelines.store.statements import environment
 from pipelines.views import catalog
 
@@ -22,13 +23,13 @@ for _place in (
     ("pipelines.store.history", "sql"),
     ("pipelines.views", "sql"),
     ("pipelines.views", "macros"),
-    ("pipelines.report", "sql"),
+    ("pipelines.outputs.report", "sql"),
 ):
     _made = environment(*_place)
     for _name in _made.list_templates():
         _made.get_template(_name)
 catalog.views()
-flatten.load()
+load()
 with suppress(SettingError):  # reported where the registry is needed
     settings.registry()
 atexit.register(gc.unfreeze)  # else DuckDB complains about leftover objects at exit

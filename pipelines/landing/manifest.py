@@ -243,11 +243,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return walk.proof
 
     @property
-    def largest_set(self) -> int:
-        """How many records the largest set has, as the service stated it."""
-        return max((walk.total_count for walk in self.walks), default=0)
-
-    @property
     def proven(self) -> bool:
         """Whether every walked set was proven complete."""
         return bool(self.walks) and all(self.proof(w.set) is not None for w in self.walks)

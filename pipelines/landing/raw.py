@@ -212,15 +212,15 @@ class RawStore:
     def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
         """Delete everything landed on these days. They are listed as expired first; the history holds those in `noted`.
 
-        A day is first renamed as a whole: a half-deleted day would look like a damaged landing.
+        A day is first renamed as a whole, durably: a half-deleted day would look like a damaged landing.
         """
         days = sorted(days)
         self._write_expired(self._expired() | {day: day in noted for day in days})
-        for day in days:
-            folder = self.root / f"{_DAY}{day}"
-            if folder.exists():
-                shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}{files.PARTIAL}")))
+        there = [folder for day in days if (folder := self.root / f"{_DAY}{day}").exists()]
+        aside = [folder.rename(folder.with_name(f".{folder.name}{files.PARTIAL}")) for folder in there]
         files.sync(self.root)
+        for folder in aside:
+            shutil.rmtree(folder)
 
     def forget_expired(self, days: Container[date]) -> None:
         """Record that the history no longer holds these expired days: their loss was accepted."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from pipelines.errors import BehindError, ContractChangedError
 from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
+from pipelines.store.database import machine_errors
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import Rollbook
-from pipelines.util import files, machine
+from pipelines.sync.whole import WholeRollbook
+from pipelines.util import files
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Diff:
     rejected: dict[str, int] | None = None
 
 
-def diff(rollbook: Rollbook) -> Diff:
+def diff(rollbook: WholeRollbook) -> Diff:
     """Walk both sets and compare them with what is published; change nothing. Takes no writer lock.
 
     Raises what fetching raises. Raises BehindError when the published file does not match what was landed, because a
@@ -44,7 +45,7 @@ def diff(rollbook: Rollbook) -> Diff:
         )
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(rollbook.warehouse.build)
-    with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
+    with machine_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
         trial = _TrialRollbook(rollbook, folder)
         # A day is composed of all its landings, so a sync would include those of earlier today.
         landed = rollbook.raw.root / f"snapshot_date={day}"
@@ -60,10 +61,10 @@ def diff(rollbook: Rollbook) -> Diff:
     return Diff(manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)
 
 
-class _TrialRollbook(Rollbook):
+class _TrialRollbook(WholeRollbook):
     """Reads the given warehouse, and writes to another folder."""
 
-    def __init__(self, original: Rollbook, folder: Path) -> None:
+    def __init__(self, original: WholeRollbook, folder: Path) -> None:
         super().__init__(
             original.settings,
             clock=original.clock,

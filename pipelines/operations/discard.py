@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Manifest, Verdict
-from pipelines.sync import Confirm, Rollbook, policy, within_hold
 from pipelines.sync.policy import counted
+from pipelines.sync.whole import Confirm, WholeRollbook, within_hold
 
 
 def discard(
-    rollbook: Rollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
+    rollbook: WholeRollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
 ) -> Manifest:
     """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
 
@@ -24,7 +25,7 @@ def discard(
         held = [m for m in manifests if m.verdict is Verdict.HELD]
         chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
         if not chosen:
-            raise ArgumentError(policy.no_such_landing(day, number, manifests))
+            raise ArgumentError(_no_such_landing(day, number, manifests))
         found = chosen[-1]
         left = [m for m in manifests if m.landing != found.landing]
         rollbook.change_day(day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
@@ -32,7 +33,7 @@ def discard(
 
 
 def undo_discard(
-    rollbook: Rollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
+    rollbook: WholeRollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
 ) -> Manifest:
     """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises, and
     ArgumentError for a landing of another institution.
@@ -43,7 +44,7 @@ def undo_discard(
         aside = [m for m, _ in rollbook.raw.discarded(day)]
         found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
         if found is None:
-            raise ArgumentError(policy.nothing_discarded(day, number, [m.landing for m in aside]))
+            raise ArgumentError(_nothing_discarded(day, number, [m.landing for m in aside]))
         bound = rollbook.bound_to()
         if bound is not None and found.school_id != bound:
             raise ArgumentError(
@@ -55,7 +56,7 @@ def undo_discard(
         return found
 
 
-def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
+def _not_expired(rollbook: WholeRollbook, day: date) -> list[Manifest]:
     """The landings of a day. Raises ArgumentError when they have expired: the day can then no longer change."""
     if day in rollbook.landings.expired_days():
         raise ArgumentError(
@@ -63,3 +64,19 @@ def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
             " of it can be discarded or restored. Put the day back into raw/ from a backup first"
         )
     return rollbook.raw.manifests(day)
+
+
+def _no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
+    """Why there is nothing to discard."""
+    if not manifests:
+        return f"Nothing was landed on {day}, so there is nothing to discard"
+    there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
+    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
+    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
+
+
+def _nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
+    """Why a discard cannot be undone."""
+    if not numbers:
+        return f"No landing of {day} was discarded, so there is nothing to restore"
+    return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"

@@ -16,16 +16,18 @@ from enum import StrEnum
 from pathlib import Path
 
 from pipelines.errors import RollbookError
-from pipelines.flatten import Flattener
+from pipelines.flatten.rows import Flattener
 from pipelines.landing.manifest import Landed
-from pipelines.mirror.mirror import Mirror
 from pipelines.operations import status
+from pipelines.outputs.mirror.mirror import Mirror
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import ROOT, misspelt
 from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import institution, page_of
 from pipelines.source.fetch import apart, why_refused
-from pipelines.sync import Rollbook, too_many_rejected
+from pipelines.store.database import machine_errors
+from pipelines.sync.policy import too_many_rejected
+from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import SETS, WALKED
 from pipelines.util import machine
 from pipelines.util.text import count_of
@@ -52,17 +54,17 @@ class Finding:
     says: str
 
 
-def examine(rollbook: Rollbook) -> Iterator[Finding]:
+def examine(rollbook: WholeRollbook) -> Iterator[Finding]:
     """Run all checks of a warehouse and its service. An error in one becomes its finding, and the others still run."""
     for what, check in CHECKS.items():
         try:
-            with machine.translate_errors(rollbook.warehouse.root):
+            with machine_errors(rollbook.warehouse.root):
                 yield from check(rollbook)
         except RollbookError as error:
             yield Finding(what, Level.FAILED, error.message)
 
 
-def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
     settings, root = rollbook.settings, rollbook.warehouse.root
     keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
     says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
@@ -78,7 +80,7 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("settings", Level.WARNING, says)
 
 
-def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_files(rollbook: WholeRollbook) -> Iterator[Finding]:
     root = rollbook.warehouse.root
     found = machine.existing(root)
     if not found.is_dir():
@@ -96,7 +98,7 @@ def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
     yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
 
 
-def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_warehouse(rollbook: WholeRollbook) -> Iterator[Finding]:
     """Report what is damaged, held, late or expired."""
     known = status.load_status(rollbook)
     for problem in known.problems:
@@ -106,7 +108,7 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.WARNING, says)
     if known.copy:
         state = rollbook.listener(Mirror).state()
-        is_proven = state.proven_at is not None and not state.unproven
+        is_proven = state.proven_at is not None and not (state.unproven or state.failed)
         yield Finding("copy", Level.OK if is_proven else Level.WARNING, known.copy)
     if known.last_good is None:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
@@ -120,7 +122,7 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, says)
 
 
-def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_service(rollbook: WholeRollbook) -> Iterator[Finding]:
     settings = rollbook.settings
     retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
     with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
@@ -135,7 +137,7 @@ def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
             yield _check_page(name, page.content, page.parsed.total_count)
 
 
-def _check_disk_space(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_disk_space(rollbook: WholeRollbook) -> Iterator[Finding]:
     night, root, size = status.last_night(rollbook), rollbook.warehouse.root, machine.in_bytes
     if night is None:
         yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
@@ -163,7 +165,7 @@ CHECKS = {
 }
 
 
-def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
+def _check_clock(theirs: datetime, now: datetime, rollbook: WholeRollbook) -> Finding:
     """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
 
     A difference is a warning, since a sync is labelled with the local date; it fails if the dates are further apart

@@ -18,16 +18,17 @@ from pipelines.export import check_target
 from pipelines.landing.bodies import BODIES, PAGES, REJECTS, LandingFolder
 from pipelines.landing.manifest import Manifest, Verdict
 from pipelines.landing.raw import RawStore
+from pipelines.store.database import machine_errors
 from pipelines.store.published import same_file
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import Backfilled, Rollbook, always
 from pipelines.sync.policy import spans
-from pipelines.util import files, machine
+from pipelines.sync.whole import Backfilled, WholeRollbook, always
+from pipelines.util import files
 from pipelines.views import catalog
 from pipelines.views.editable import TERMS, THRESHOLDS
 
 
-def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
+def rebuild_as_known_on(rollbook: WholeRollbook, day: date, out: Path) -> Backfilled:
     """Write the published file as it was at the end of a day (in ROLLBOOK_TIMEZONE), without its snapshots.
 
     It is built from `raw/` in a folder of its own in `build/`: the warehouse stays as it is, and may be synced at the
@@ -35,6 +36,8 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
     or `out` cannot be written, and BusyError if a student is erased meanwhile.
     """
     check_target(out)
+    if day > rollbook.today():
+        raise ArgumentError(f"{day} has not begun, so nothing is known on it")
     if lacking := sorted(d for d in rollbook.landings.expired_days() if d <= day):
         raise ExpiredError(
             f"What was landed on {spans(lacking)} has expired (ROLLBOOK_KEEP_DAYS), so the file of {day} cannot be made"
@@ -43,7 +46,7 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
     rollbook.recovery.check_raw()
     erasures = rollbook.raw.erasure_register.count
     moment = datetime.combine(day + timedelta(days=1), time(), rollbook.settings.zone)
-    with machine.translate_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
+    with machine_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
         for name in (THRESHOLDS, TERMS):
             with suppress(FileNotFoundError):
                 shutil.copyfile(rollbook.warehouse.root / name, folder / name)
@@ -51,7 +54,7 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
         for landing in rollbook.raw.folders():
             _add_as_known(raw, landing, rollbook.raw, moment)
         settings, warehouse = rollbook.settings.model_copy(update={"keep_days": None}), Warehouse(folder)
-        beside = Rollbook(settings, clock=rollbook.clock, progress=rollbook.progress, warehouse=warehouse, raw=raw)
+        beside = WholeRollbook(settings, clock=rollbook.clock, progress=rollbook.progress, warehouse=warehouse, raw=raw)
         if not beside.landings.counted_days():
             raise ArgumentError(f"Nothing was known on {day}: no landing counted yet")
         done = beside.rebuild(confirm=always)

@@ -14,8 +14,7 @@ from typing import Any
 
 from pipelines.errors import ArgumentError
 from pipelines.export.query import run_query
-from pipelines.flatten import Flattener
-from pipelines.flatten.rows import shape
+from pipelines.flatten.rows import Flattener, shape
 from pipelines.landing.bodies import LandingFolder, landed, name
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore

@@ -15,18 +15,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from pipelines.errors import RollbookError
 from pipelines.landing.manifest import Manifest, Verdict
-from pipelines.mirror.mirror import Mirror
+from pipelines.outputs.mirror.mirror import Mirror
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.settings import Settings
 from pipelines.store.published import KEPT
-from pipelines.sync import Rollbook, policy
-from pipelines.sync.policy import open_holds
+from pipelines.sync.policy import open_hold
+from pipelines.sync.whole import WholeRollbook
 from pipelines.util import cron, machine
 from pipelines.util.text import naming
 
@@ -123,7 +124,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
+def load_status(rollbook: WholeRollbook, dagster_home: Path | None = None) -> Status:
     """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
     settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
     readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
@@ -157,8 +158,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         timezone=settings.timezone,
         sizes=_sizes(rollbook, dagster_home),
         holds=tuple(
-            _choice(settings, m, policy.why_held(m), f"sync --date {m.snapshot_date} --approve")
-            for m in open_holds(readable)
+            _choice(settings, m, _why_held(m), f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
         ),
         discarded=tuple(discarded),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
@@ -171,7 +171,22 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     )
 
 
-def freshness(rollbook: Rollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
+def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of many days, in their order, that wait for approval."""
+    return [
+        found
+        for _, of_day in groupby(manifests, key=lambda m: m.snapshot_date)
+        if (found := open_hold(of_day)) is not None
+    ]
+
+
+def _why_held(manifest: Manifest) -> str:
+    """Why a landing is held, and which parts of it were approved all the same."""
+    parts = ", ".join(sorted(manifest.parts))
+    return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
+
+
+def freshness(rollbook: WholeRollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
     """The last night that should have been synced, and how many seconds it is late (None: it was synced)."""
     settings, now = rollbook.settings, rollbook.clock()
     night = cron.due(settings.cron)
@@ -200,7 +215,7 @@ def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choic
     return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=command)
 
 
-def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
+def _sizes(rollbook: WholeRollbook, dagster_home: Path | None) -> dict[str, int]:
     warehouse = rollbook.warehouse
     return {
         "published": machine.size(warehouse.published.resolve()),
@@ -213,7 +228,7 @@ def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
     }
 
 
-def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
+def _pseudonymous(rollbook: WholeRollbook, problems: list[str]) -> PseudonymousFile | None:
     file = rollbook.listener(Pseudonymous)
     with _noted(problems):
         if (made := file.made_from()) is not None:
@@ -276,7 +291,7 @@ class Night:
         return max(GROWTH * self.lake, GROWTH_LEAST)
 
 
-def last_night(rollbook: Rollbook) -> Night | None:
+def last_night(rollbook: WholeRollbook) -> Night | None:
     """The sizes of the newest landing that counts. None before the first sync."""
     newest = rollbook.newest()
     if newest is None:
@@ -288,7 +303,7 @@ def last_night(rollbook: Rollbook) -> Night | None:
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
 
 
-def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity:
+def predict(rollbook: WholeRollbook, night: Night, *, nights: int = YEAR) -> Capacity:
     """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
     keep = rollbook.settings.keep_days
     raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
@@ -305,15 +320,14 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity
     )
 
 
-def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
+def expiry(rollbook: WholeRollbook) -> tuple[list[date], int]:
     """The days that a sync or `rollbook prune` would delete now, and their bytes. Raises DamagedError."""
     days = rollbook.recovery.expirable(rollbook.settings.keep_days)
-    folders = [f"snapshot_date={day}" for day in days]
-    paths = [p for f in folders for p in (rollbook.raw.root / f, *rollbook.lake.root.glob(f"*/{f}"))]
-    return days, sum(map(machine.size, paths))
+    roots = (rollbook.raw.root, *rollbook.lake.root.glob("*"))
+    return days, sum(machine.size(root / f"snapshot_date={day}") for day in days for root in roots)
 
 
-def prune(rollbook: Rollbook) -> list[date]:
+def prune(rollbook: WholeRollbook) -> list[date]:
     """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
 
     The published views drop the days first, so that no view reads a deleted file.

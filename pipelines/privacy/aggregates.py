@@ -23,7 +23,7 @@ from typing import Any
 from pipelines.errors import ArgumentError
 from pipelines.export.query import disarmed
 from pipelines.store.database import connect
-from pipelines.store.published import PUBLISHED, not_yet
+from pipelines.store.published import PUBLISHED, check_is_there
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.util import files
@@ -77,8 +77,7 @@ def release(root: Path, day: date | None, *, today: date, mode: int) -> tuple[li
     Raises NothingLandedError before the first publish, and ArgumentError for a day that cannot be released.
     """
     published, folder = root / PUBLISHED, root / FOLDER
-    if not published.exists():
-        raise not_yet(published)
+    check_is_there(published)
     wanted = [Term("", day, day)] if day else [t for t in read_terms(root / TERMS) if t.last_day < today]
     released: list[date] = []
     too_close: list[str] = []

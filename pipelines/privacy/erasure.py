@@ -34,9 +34,9 @@ from pipelines.landing.records import as_id
 from pipelines.store import without
 from pipelines.store.database import connect, count
 from pipelines.store.statements import statements
-from pipelines.sync import Rollbook
+from pipelines.sync.erasures import Erasures
 from pipelines.sync.listeners import ErasureUnderWay, Listener
-from pipelines.sync.recovery import Erasures
+from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import SETS
 from pipelines.util import files
 
@@ -139,7 +139,7 @@ class Erasure(Listener):
         landings = {}
         for number, folder in enumerate(folders, start=1):
             landings[folder.path] = find(folder, gone)
-            self.erasures.tell("landings read", number, len(folders))
+            self.erasures.progress("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
             days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
@@ -195,7 +195,7 @@ class Erasure(Listener):
             ).fetchall()
 
 
-def holdings(rollbook: Rollbook, student: int) -> Holdings:
+def holdings(rollbook: WholeRollbook, student: int) -> Holdings:
     """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
 
     Raises ArgumentError for an invalid id, and what recovery raises.
@@ -207,7 +207,7 @@ def holdings(rollbook: Rollbook, student: int) -> Holdings:
 
 
 def erase(
-    rollbook: Rollbook,
+    rollbook: WholeRollbook,
     student: int,
     *,
     reason: str,
@@ -225,7 +225,6 @@ def erase(
     with rollbook.writer():
         rollbook.ready()
         erasure = rollbook.listener(Erasure)
-        rollbook.erasures.progress = rollbook.progress
         found = erasure.holdings(student)
         content = rollbook.raw.erasure_register.begun()
         key = bytes.fromhex(content.key)
@@ -260,7 +259,7 @@ def erase(
         return erasure.certificate
 
 
-def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
+def hold(rollbook: WholeRollbook, student: int, *, reason: str) -> None:
     """Put a student under a legal hold, until it is lifted. Raises ArgumentError for one who is erased already, or a
     reason that identifies the student.
     """
@@ -277,7 +276,7 @@ def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
         register.write(msgspec.structs.replace(content, holds=(*others, added)))
 
 
-def lift(rollbook: Rollbook, student: int) -> None:
+def lift(rollbook: WholeRollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check(student)
     register = rollbook.raw.erasure_register

@@ -5,7 +5,7 @@ the id, and nothing shows that a personal value changed: versions that differ in
 out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
-That file is then copied by a process that never saw a name (`store.published`).
+That file is then copied by a process that never saw a name (`store.clean`).
 Students' rows are ordered by code, not in their original order.
 
 A student's code is drawn once and never changes, even after the student has left. It is random, not derived from the
@@ -29,8 +29,10 @@ import pyarrow as pa
 
 from pipelines.errors import DamagedError
 from pipelines.store import schema
+from pipelines.store.clean import clean
 from pipelines.store.database import connect, each, literal, transaction
-from pipelines.store.published import PSEUDONYMOUS, WAIT_FOR_BUILD, FleetFile, clean, remove
+from pipelines.store.fleet import WAIT_FOR_BUILD, FleetFile
+from pipelines.store.published import PSEUDONYMOUS, remove
 from pipelines.store.schema import CHANGE_KEYS, CHANGES, SYNCS
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import Warehouse
@@ -175,7 +177,7 @@ class Pseudonymous(Listener):
                 self.codes.save(release)
             if fleet is not None:
                 fleet.sweep()
-                fleet.clear()
+                fleet.versions.clear()
         return len(release.codes)
 
     def erased(self, erased: ErasureUnderWay) -> None:

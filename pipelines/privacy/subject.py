@@ -335,7 +335,7 @@ def write(subject: Subject, out: Path, *, replace: bool = False) -> None:
 
 def contents(subject: Subject) -> Iterator[tuple[str, str]]:
     """The files in the ZIP file, by name."""
-    from pipelines import pages
+    from pipelines.util import pages
 
     environment = pages.environment("pipelines.privacy", shown=lambda value: printable(cell(value), lines=True))
     yield "index.html", environment.get_template("subject.html").render(subject=subject, parts=PARTS)

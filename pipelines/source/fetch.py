@@ -101,7 +101,7 @@ def fetch(
     reusable: Manifest | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
     timeouts: httpx.Timeout = TIMEOUTS,
 ) -> Manifest:
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
@@ -139,7 +139,7 @@ def fetch(
             raise
 
 
-def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress | None = None) -> None:
+def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress = lambda *_: None) -> None:
     """Fetch the details of students, one after the other, and land them.
 
     A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
@@ -163,15 +163,14 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
             set="details", kind="detail", page=position, sought=student, received_at=answer.received_at, records=1
         )
         sink.add(received, answer.content)
-        if progress is not None:
-            progress("details", position, len(wanted))
+        progress("details", position, len(wanted))
 
 
 class _Fetch:
     """A fetch in progress. `manifest` is its manifest so far."""
 
     def __init__(
-        self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress | None
+        self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress
     ) -> None:
         self.settings = settings
         self.client = client

@@ -105,7 +105,7 @@ class WalkCheck:
                 self._spoil(why)
         self.repeated_ids |= earlier | {i for i, times in ids.items() if times > 1}
         self._barren = self._barren + 1 if ids.keys() == earlier and None not in page.ids else 0
-        self.ids |= ids.keys()
+        self.ids.update(ids)  # `|=` with a view of keys would copy the whole set for each page
         self.over = pages >= self.end
         if not self.over and (
             pages >= 2 * max(first.total_pages, first.needed) + GROWTH_PAGES or self._barren >= BARREN_PAGES
@@ -139,7 +139,7 @@ class WalkCheck:
         self.spoiled = self.spoiled or f"walk {self.number}, {why}"
 
 
-def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progress | None = None) -> Walked:
+def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progress = lambda *_: None) -> Walked:
     """Walk a whole set until it is proven, at most `walks` times.
 
     A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
@@ -181,7 +181,7 @@ def _read(
     *,
     value: str | None = None,
     sought: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
 ) -> WalkCheck:
     """Read pages 1 to the stated end; in a search, stop once the sought record is found."""
     query: dict[str, str | int] = {} if value is None else {"search": value}
@@ -207,8 +207,7 @@ def _read(
         )
         sink.add(received, answer.content)
         check.add(answer.parsed)
-        if progress is not None:
-            progress(set_.name, page, check.end)
+        progress(set_.name, page, check.end)
     return check
 
 

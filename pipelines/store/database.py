@@ -1,4 +1,4 @@
-"""Opens DuckDB and translates its errors into Rollbook's. Queries are in the modules that need them."""
+"""Opens DuckDB, and translates its errors and the machine's into Rollbook's. Queries are where they are needed."""
 
 from __future__ import annotations
 
@@ -182,6 +182,21 @@ def each(
             return {item: future.result() for item, future in done.items()}
     finally:
         con.execute(f"SET threads = {THREADS}")
+
+
+@contextmanager
+def machine_errors(root: Path) -> Iterator[None]:
+    """Raise MachineError for an operating system error that an operator can fix; other errors pass unchanged.
+
+    `root` is the folder that the messages name.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = machine.message_for_errno(error.errno, root, error.filename)
+        if message is None:
+            raise
+        raise MachineError(message) from error
 
 
 @contextmanager

@@ -48,7 +48,7 @@ COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 1
 
 
 class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one day of the lake was made of, stored as `_day.json`; `digest` covers the day's whole content, and
+    """What one day of the lake was made of, stored as `_day.json`; `digest` covers that and the whole content, and
     `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
     these.
     """
@@ -217,10 +217,10 @@ class Lake:
     def commit(
         self,
         candidate: Candidate,
-        landings: Iterable[int],
+        landings: tuple[int, ...],
         parts: Iterable[Part],
         erased: int = 0,
-        approved: Iterable[str] = (),
+        approved: tuple[str, ...] = (),
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
@@ -228,15 +228,15 @@ class Lake:
         paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
             snapshot_date=candidate.day,
-            landings=tuple(landings),
+            landings=landings,
             proven=proven,
             fingerprint=fingerprint(),
-            digest=digest_of(candidate.digests),
+            digest=digest_of(candidate.digests, landings, approved),
             digests=candidate.digests,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
             erasures=erased,
-            approved=tuple(approved),
+            approved=approved,
         )
         self.put(record, paths)
         shutil.rmtree(candidate.folder, ignore_errors=True)
@@ -265,14 +265,23 @@ class Lake:
             for name in (*TABLES, OBSERVED, DAYS):
                 shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
 
+    def check(self, record: DayRecord) -> None:
+        """Raise DamagedError if a file of a day is not as it was composed: a column's name with another byte would be
+        read as one that the file lacks.
+        """
+        for name, digest in record.digests.items():
+            if files.digest(self._part(name, record.snapshot_date)) != digest:
+                raise _damaged(self._part(name, record.snapshot_date))
+
     def damaged(self) -> list[date]:
         """The days whose files have the right size but the wrong digest. Reads every file."""
-
-        def is_damaged(record: DayRecord) -> bool:
-            own = record.snapshot_date
-            return any(files.digest(self._part(name, own)) != digest for name, digest in record.digests.items())
-
-        return [day for day, record in self.days().items() if is_damaged(record)]
+        found = []
+        for day, record in self.days().items():
+            try:
+                self.check(record)
+            except DamagedError:
+                found.append(day)
+        return found
 
     def sweep(self, gone: Iterable[date]) -> None:
         """Remove killed writers' leftovers: half-written day records, and files of the expired days `gone`."""
@@ -393,9 +402,11 @@ def unchanged(
     return frozenset(name for name in TABLES if before.digests.get(name) == digests.get(name))
 
 
-def digest_of(digests: Mapping[str, str]) -> str:
-    """Return the digest of a day from those of its files by table."""
-    return sha256(msgspec.json.encode(sorted(digests.items()))).hexdigest()
+def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:
+    """Return the digest of a day from those of its files by table, and from what it was made of: a published file with
+    another digest is brought up to date, and it records landings, not only rows.
+    """
+    return sha256(msgspec.json.encode((sorted(digests.items()), landings, approved))).hexdigest()
 
 
 def _day_folder(day: date) -> str:
@@ -406,11 +417,15 @@ def _schema(path: Path) -> pa.Schema:
     try:
         return pq.read_schema(path)
     except (pa.ArrowInvalid, OSError) as error:
-        day = path.parent.name.removeprefix("snapshot_date=")
-        raise DamagedError(
-            f"snapshots/{path.relative_to(path.parents[2])} cannot be read: run `rollbook backfill {day} {day}`, which"
-            " makes it again from what was landed"
-        ) from error
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> DamagedError:
+    day = path.parent.name.removeprefix("snapshot_date=")
+    return DamagedError(
+        f"snapshots/{path.relative_to(path.parents[2])} is not as it was made: run `rollbook backfill {day} {day}`,"
+        " which makes it again from what was landed"
+    )
 
 
 def compare(

@@ -11,16 +11,6 @@ builds on such a file. Each file ends with a mark, after what DuckDB reads: how 
 file was written, and a keyed digest of everything before it. So a file of any age is recognised wherever it was copied
 to, and one that was edited, cut short or written by another warehouse is not. The key is the warehouse's own, in
 `private/erasures/` (`landing.erased`). Without it, no file can be proven to be ours.
-
-The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`, are stored beside the institutions' folders, in
-the same way. `fleet` makes their content; here it is ensured that there is one builder at a time, and that an erasure
-can remove every version.
-
-This module is also a program, which copies a file in a process that handles nothing else: the copy holds the file's
-rows, and no remains (G12). DuckDB aligns what it writes and leaves the gaps as they are in memory: up to seven bytes
-each, of anything that the process handled before, such as a name. In the process that copies, DuckDB's allocator clears
-all memory. In every process, that would make a night a third slower, so only two kinds of files are copied this way:
-those without names, and the published file after an erasure.
 """
 
 from __future__ import annotations
@@ -29,20 +19,13 @@ import errno
 import hmac
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-from filelock import FileLock, Timeout
-
-from pipelines.errors import BusyError, MachineError, NothingLandedError
-from pipelines.store.database import STORAGE_VERSION, new_instance
-from pipelines.util import files, machine
+from pipelines.errors import NothingLandedError
+from pipelines.util import files
 
 if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
     from pipelines.landing.erased import ErasureRegister
@@ -67,13 +50,7 @@ _CHUNK = 1 << 20
 DEMO_FOLDER = "demo"
 
 FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
-FLEET_BUILD, LOCK = "_build", "lock"
-# Seconds. A build of a large fleet takes minutes; an erasure waits for it, so that none of its versions is missed.
-WAIT_FOR_BUILD = 900.0
 
-# Of jemalloc, in DuckDB's wheels for Linux on x86-64. Elsewhere the gaps hold what this process handled: no names.
-_CLEARED = {"DUCKDB_JE_MALLOC_CONF": "zero:true"}
-_COPY_SECONDS = 3600.0
 # The ending of a copy that is not finished.
 COPY = ".copy"
 
@@ -85,10 +62,12 @@ _MAKING = {
 }
 
 
-def not_yet(file: Path) -> NothingLandedError:
-    """The error for a file that does not exist yet, which says how to make it; and where the demo's is read."""
-    demo = ", or add --demo to read the demo's" if (file.parent / DEMO_FOLDER / file.name).exists() else ""
-    return NothingLandedError(f"{file} does not exist yet: {_MAKING.get(file.name, 'run `rollbook sync` first')}{demo}")
+def check_is_there(file: Path) -> None:
+    """Raise NothingLandedError if a file does not exist yet: how to make it, and where the demo's is read."""
+    if not file.exists():
+        demo = ", or add --demo to read the demo's" if (file.parent / DEMO_FOLDER / file.name).exists() else ""
+        making = _MAKING.get(file.name, "run `rollbook sync` first")
+        raise NothingLandedError(f"{file} does not exist yet: {making}{demo}")
 
 
 class Versions:
@@ -180,12 +159,14 @@ class Versions:
             with suppress(PermissionError):  # some systems cannot remove a file in use: retried the next night
                 remove(version)
 
-    def clear(self) -> None:
-        """Remove the link first, then every version and the folder."""
+    def clear(self) -> int:
+        """Remove the link first, then every version and the folder; returns how many versions there were."""
         self.link.unlink(missing_ok=True)
-        for version in self.all():
+        found = self.all()
+        for version in found:
             remove(version)
         shutil.rmtree(self.folder, ignore_errors=True)
+        return len(found)
 
     def _new_name(self) -> Path:
         """A name that sorts after all others, even if the clock was set back."""
@@ -305,119 +286,3 @@ def _has_wal(path: Path) -> bool:
     """Whether a database has a non-empty write-ahead log: changes that are not in its file yet."""
     wal = path.with_name(f"{path.name}.wal")
     return wal.is_file() and wal.stat().st_size > 0
-
-
-class FleetFile:
-    """One file of a fleet: `fleet` is the fleet's folder."""
-
-    def __init__(self, fleet: Path, *, pseudonymous: bool = False) -> None:
-        name, folder = (FLEET_PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if pseudonymous else (FLEET_FILE, FOLDER)
-        self.is_pseudonymous = pseudonymous
-        self.root = fleet.parent
-        self.path = self.root / name
-        self.build = fleet / FLEET_BUILD
-        self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
-        self.scratch = self.build / "spill"
-        # What an engine reads and writes: one folder per table.
-        self.work = self.build / ("work-pseudonymous" if pseudonymous else "work")
-        self.sources, self.rollups = self.work / "tables", self.work / "rollups"
-        self.versions = Versions(self.root, files.PRIVATE_FILE, files.PRIVATE_FOLDER, name=name, folder=folder)
-
-    @contextmanager
-    def building(self, timeout: float = 0.0) -> Iterator[None]:
-        """Hold the fleet's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
-        files.folder(self.build)
-        try:
-            with FileLock(self.build / LOCK, timeout=timeout, mode=files.PRIVATE_FILE):
-                yield
-        except Timeout:
-            raise BusyError(
-                f"Another process is making {FLEET_FILE}: wait until it is done, then run this again. Readers keep the"
-                " present file"
-            ) from None
-
-    def sweep(self) -> None:
-        """Remove what a killed build left half-done."""
-        remove(self.next)
-        for folder in (self.work, self.scratch):
-            files.empty(folder)
-        self.versions.sweep()
-
-    def publish(self, mode: int) -> None:
-        """Point readers to the next version, with the file mode `mode`.
-
-        The version before it stays until the next build, for readers that are just opening it.
-        """
-        self.versions.mode, self.versions.folder_mode = mode, files.folder_mode(mode)
-        self.versions.prepare()
-        self.versions.retire(leaving=0)
-        self.versions.show(self.versions.add(self.next))
-
-    def clear(self) -> int:
-        """Remove every version; returns how many there were. Requires the build lock."""
-        found = self.versions.all()
-        if found or self.path.is_symlink() or self.path.exists():
-            self.versions.clear()
-        return len(found)
-
-    def remove(self) -> int:
-        """Remove every version, and the inputs of an unfinished build; returns how many versions there were.
-
-        Raises BusyError if a build does not end within WAIT_FOR_BUILD.
-        """
-        if not self.path.is_symlink() and not self.path.exists() and not self.build.exists():
-            return 0
-        with self.building(timeout=WAIT_FOR_BUILD):
-            self.sweep()
-            return self.clear()
-
-
-def remove_fleet_files(fleet: Path) -> int:
-    """Remove every version of both files of a fleet; returns how many there were. Raises BusyError."""
-    return sum(FleetFile(fleet, pseudonymous=p).remove() for p in (False, True))
-
-
-def clean(path: Path, scratch: Path) -> None:
-    """Replace a database file that nobody has open by a clean copy; DuckDB spills to `scratch`.
-
-    Raises MachineError; the file is then as before.
-    """
-    copy = path.with_name(path.name + COPY)
-    copy.unlink(missing_ok=True)
-    command = [sys.executable, "-P", "-m", __name__, str(path), str(copy), str(files.folder(scratch))]
-    try:
-        # S603: this Python, and paths of ours.
-        done = subprocess.run(  # noqa: S603
-            command,
-            env=machine.bare_environment() | _CLEARED,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_COPY_SECONDS,
-            check=False,
-        )
-        # Only the error's kind: DuckDB's message may quote a value.
-        kind = done.stdout.decode(errors="replace").strip() or f"it ended with {done.returncode}"
-    except subprocess.TimeoutExpired:
-        done, kind = None, f"not done within {_COPY_SECONDS:,.0f} s"
-    if done is None or done.returncode:
-        copy.unlink(missing_ok=True)
-        raise MachineError(
-            f"{path.name} could not be copied ({kind}): check the room on its disk, and run the command again"
-        )
-    copy.replace(path)
-
-
-def _copy(source: str, target: str, scratch: str) -> None:
-    with new_instance(Path(scratch)) as con:
-        con.execute("ATTACH $1 AS rollbook (READ_ONLY)", [source])
-        con.execute(f"ATTACH $1 AS clean (STORAGE_VERSION '{STORAGE_VERSION}')", [target])
-        con.execute("COPY FROM DATABASE rollbook TO clean")
-        con.execute("CHECKPOINT clean")
-
-
-if __name__ == "__main__":
-    try:
-        _copy(*sys.argv[1:])
-    except (duckdb.Error, OSError) as error:
-        sys.stdout.write(type(error).__name__)
-        sys.exit(1)

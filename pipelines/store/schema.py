@@ -195,7 +195,7 @@ MERGED_DAYS = Relation(
     (
         SNAPSHOT_DATE,
         # Personal: it covers names, too, so a guess at a day's records could be tested against it.
-        Column("digest", "VARCHAR", "Digest of the day's content.", personal=True),
+        Column("digest", "VARCHAR", "Digest of the day's content and landings.", personal=True),
     ),
     key=("snapshot_date",),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -97,14 +97,9 @@ class Warehouse:
         self.drop_next()
         self.versions.sweep()
         self.pseudonymous.sweep()
-        for aside in self.root.glob(f".*{files.PARTIAL}"):
+        for aside in (*self.root.glob(f".*{files.PARTIAL}"), *self.root.glob(f"{PRIVATE}/**/.*{files.PARTIAL}")):
             aside.unlink()
-        for leftover in (
-            self.build / "stage",
-            self.build / "day",
-            self.staged_lake,
-            self.scratch,
-        ):
+        for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
             files.empty(leftover)
         files.sweep_aside(self.build)
 
@@ -185,7 +180,7 @@ class Warehouse:
         """
         alike = set(self.merged_days().items())
         for kept in self.kept():
-            if self.is_sound(kept):
+            with suppress(DamagedError, duckdb.Error):
                 alike &= set(self.merged_days(kept).items())
         return dict(alike)
 

@@ -1,7 +1,7 @@
 """Removes students from days of the lake, whose files are rewritten, and from database files.
 
 A row that is deleted from a database leaves its bytes in the file until the space is reused: the caller copies the file
-afterwards (`published.clean`).
+afterwards (`clean`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def day_without(
 
     Returns the day's new record, and the replacement files by table.
     """
+    lake.check(record)
     day, changed, rows = record.snapshot_date, {}, dict(record.rows)
     for name in rows.keys() & {*ABOUT_STUDENTS, OBSERVED}:
         source, kept = _read(literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
@@ -54,7 +55,12 @@ def day_without(
     digests = {n: files.digest(changed.get(n, lake.own(n, day))) for n in rows}
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     made = msgspec.structs.replace(
-        record, digest=digest_of(digests), digests=digests, was=record.digest, sizes=sizes, rows=rows
+        record,
+        digest=digest_of(digests, record.landings, record.approved),
+        digests=digests,
+        was=record.digest,
+        sizes=sizes,
+        rows=rows,
     )
     return made, changed
 

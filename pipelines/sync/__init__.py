@@ -1,5 +1,7 @@
 """One sync, backfill or rebuild as plain calls: the only code that joins the stages. No Dagster, no SQL, no HTTP.
 
+`rollbook` is a night's:
+
     land        fetch everything once; raw bodies and their manifest (source)
     snapshot    flatten the landing, compose its day, decide on it (`policy`), move it into the lake (`landings`)
     merge       bring the history up to the lake, in the next file (store)
@@ -7,23 +9,6 @@
 
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
-lock; what several places say about a landing is in `policy`.
+lock; what several places say about a landing is in `policy`. What a night does not do is in `whole`: it imports the
+night, never the other way round. `compose` builds a whole Rollbook.
 """
-
-from pipelines.sync.landings import Backfilled
-from pipelines.sync.policy import Confirm, Skip, always, skipped, skipped_days, too_many_rejected, unproven, within_hold
-from pipelines.sync.rollbook import Rollbook, Synced
-
-__all__ = [
-    "Backfilled",
-    "Confirm",
-    "Rollbook",
-    "Skip",
-    "Synced",
-    "always",
-    "skipped",
-    "skipped_days",
-    "too_many_rejected",
-    "unproven",
-    "within_hold",
-]

@@ -35,9 +35,8 @@ from typing import Any
 
 import msgspec
 
-from pipelines import flatten
 from pipelines.errors import MachineError
-from pipelines.flatten import Batch, Flattener
+from pipelines.flatten.rows import Batch, Flattener, load
 from pipelines.landing.bodies import BodyWriter, LandingFolder, landed
 from pipelines.landing.erased import Gate
 from pipelines.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
@@ -275,7 +274,7 @@ class BodyWriterProcess:
 def main() -> None:
     """Take bodies until the pipe closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    flatten.load()
+    load()
     gc.disable()  # the millions of values never form cycles
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
         try:

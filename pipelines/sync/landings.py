@@ -7,49 +7,21 @@ them.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from pipelines.errors import ArgumentError, ContractChangedError
-from pipelines.landing.manifest import Manifest, TableCounts, Verdict
+from pipelines.errors import ContractChangedError
+from pipelines.landing.manifest import Manifest, TableCounts
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft
 from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import policy
 from pipelines.sync.ingest import Flattened, LandingSession, stage
-from pipelines.sync.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
+from pipelines.sync.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
 from pipelines.tables import SETS
 from pipelines.util import files
-
-
-@dataclass
-class Backfilled:
-    """The result for each day of a backfill: rebuilt, or why it was skipped."""
-
-    rebuilt: dict[date, DayRecord] = field(default_factory=dict)
-    skipped: dict[date, str] = field(default_factory=dict)
-    held: dict[date, list[int]] = field(default_factory=dict)
-    counts: tuple[TableCounts, ...] = ()
-
-    def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
-        """Record a day's held landings, or why it is skipped. Returns its landings that count."""
-        landings = counted(manifests)
-        held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
-        if held:
-            self.held[day] = held
-        if not landings:
-            self.skipped[day] = policy.skipped(day, policy.why_skipped(day, manifests, expired))
-        return landings
-
-
-def days_between(first: date, last: date) -> list[date]:
-    """The days of a range, both ends included. Raises ArgumentError if it ends before it begins."""
-    if last < first:
-        raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
-    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
 class Landings:
@@ -71,20 +43,6 @@ class Landings:
     def held(self, day: date) -> Manifest | None:
         """The day's landing that waits for approval; None if a later landing of that day was synced (G3)."""
         return open_hold(self.raw.manifests(day))
-
-    def to_approve(self, day: date | None = None) -> Manifest:
-        """The held landing that an approval merges (default: that of the newest held day).
-
-        Raises ArgumentError if nothing is held.
-        """
-        days = self.raw.days() if day is None else [day]
-        found = next((held for d in reversed(days) if (held := self.held(d)) is not None), None)
-        if found is None:
-            of = f"on {day}" if day else "on any day"
-            raise ArgumentError(
-                f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
-            )
-        return found
 
     def undecided(self) -> list[Manifest]:
         """The landings without a verdict, in order: their sync was killed, or could not compare them with anything."""
@@ -113,10 +71,6 @@ class Landings:
         bodies = (b for m in self.counted(day) if m.finished_at > moment for b in self.raw.open(m).pages())
         return frozenset(b.sought for b in bodies if b.kind == "detail" and b.sought and b.received_at > moment)
 
-    def synced_since(self, day: date) -> list[date]:
-        """The later days with a landing that counts."""
-        return [d for d in self.raw.days() if d > day and self.counted(d)]
-
     def discarded_days(self) -> frozenset[date]:
         """The days without a counted landing because theirs were discarded."""
         return frozenset(d for d in self.raw.discarded_days() if not self.counted(d))
@@ -124,20 +78,6 @@ class Landings:
     def expired_days(self) -> frozenset[date]:
         """The days that only the history still holds: their raw bodies and snapshots were deleted."""
         return self.raw.expired() - set(self.raw.days())
-
-    def skipped(self, days: Iterable[date]) -> dict[date, policy.Skip]:
-        """Which of the days a backfill skips, because no landing of theirs counts, and why."""
-        expired, manifests = self.raw.expired(), {day: self.raw.manifests(day) for day in days}
-        return {d: policy.why_skipped(d, found, expired) for d, found in manifests.items() if not counted(found)}
-
-    def backfilled(self, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
-        """The result of a backfill of these days: the new snapshots, and the skipped days with the reason."""
-        done = Backfilled()
-        for day in days:
-            done.add_day(day, self.raw.manifests(day), self.raw.expired())
-            if day not in done.skipped and day in lake:
-                done.rebuilt[day] = lake[day]
-        return done
 
 
 # Offset between the row positions of staged parts, so that later parts sort last: no landing has a trillion records.
@@ -204,12 +144,13 @@ class Composer:
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
         """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.
 
-        Raises ContractChangedError if too many records of a landing are refused now. They were accepted at its verdict,
-        so a declaration has changed.
+        Raises ContractChangedError if too many records of a landing are refused now, which were not refused at its
+        verdict: a declaration has changed. (An erasure may leave fewer records beside as many refused ones.)
         """
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
-            if refused := check_reject_rate(flattened[m.landing].rejects, flattened[m.landing].records):
+            now = flattened[m.landing]
+            if now.rejected() != m.rejected and (refused := check_reject_rate(now.rejects, now.records)):
                 raise ContractChangedError(
                     f"{m.snapshot_date}, landing {m.landing}: {refused}. It was accepted when it was fetched, so a"
                     " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this"
@@ -254,4 +195,4 @@ def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
 def _composed(candidate: Candidate, parts: list[Part], manifests: Sequence[Manifest]) -> Composed:
     """Return a day made of these landings; it reflects the erasures that all of them reflect."""
     numbers = tuple(m.landing for m in manifests)
-    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), policy.in_part(manifests))
+    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))

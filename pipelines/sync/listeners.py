@@ -6,17 +6,12 @@ wrong does not listen. `compose` says who listens.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from pipelines.errors import RollbookError
 from pipelines.landing.erased import Matcher, Pending
-from pipelines.util import machine
-
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -62,20 +57,3 @@ class Listener:
 
     def check(self) -> None:
         """Raise LostError if something was found to be lost here, after a night that is published."""
-
-
-def tell(listeners: Iterable[Listener], what: Callable[[Listener], None], root: Path) -> None:
-    """Tell all listeners something; log a warning for each that fails."""
-    for listener in listeners:
-        try:
-            with machine.translate_errors(root):
-                what(listener)
-        except Exception as error:  # noqa: BLE001 - the night is worth more than any of them
-            # Other messages may hold values.
-            why = error.message if isinstance(error, RollbookError) else type(error).__name__
-            log.warning(
-                "%s could not be brought up to date: %s. It stays as it was, and the next night tries again; see"
-                " `rollbook status`",
-                listener.name,
-                why,
-            )

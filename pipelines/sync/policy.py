@@ -7,14 +7,13 @@ without one, that the log, the UI and the command line share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from enum import StrEnum
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ArgumentError
-from pipelines.landing.manifest import PARTS, Approval, Hold, Manifest, Reject, TableCounts, Verdict
+from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.tables import SETS, TABLES, WALKED
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -29,9 +28,6 @@ REJECTED_MOST = 0.20
 
 # If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
 UNPROVEN_NIGHTS = 3
-
-# Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
-Confirm = Callable[[Hold], bool]
 
 
 @dataclass(frozen=True)
@@ -112,22 +108,6 @@ def too_many_rejected(rejected: int, records: int) -> bool:
     return rejected > NEVER_TOO_MANY_REJECTS and rejected > REJECTED_MOST * records
 
 
-def taken_away(counts: tuple[TableCounts, ...], settings: Settings) -> Hold:
-    """What a backfill, a rebuild or a discard would remove; the reason is empty if no more than on a normal night."""
-    rows = change_guard(counts, removed_percent=settings.hold_removed_percent, changed_percent=100, unverified={})
-    return Hold(reason=rows, counts=counts)
-
-
-def within_hold(asked: Hold) -> bool:
-    """Confirm a change that removes no more than a normal night may."""
-    return not asked.reason
-
-
-def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
-    """Confirm every change."""
-    return True
-
-
 def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The landings of one day that make up its state, in order (G7)."""
     return [m for m in manifests if m.counts_for_its_day]
@@ -138,37 +118,10 @@ def in_part(manifests: Iterable[Manifest]) -> tuple[str, ...]:
     return tuple(f"{m.landing} {part}" for m in manifests for part in sorted(m.parts))
 
 
-def approval(manifest: Manifest, only: Collection[str], *, reason: str, by: str, at: datetime) -> Approval:
-    """The approval of a held landing, or of `only` these parts. With the last part, all of it is approved.
-
-    Raises ArgumentError for parts that there are not.
-    """
-    if wrong := sorted({*only} - {*PARTS}):
-        raise ArgumentError(f"{', '.join(wrong)} cannot be approved by itself: choose from {', '.join(PARTS)}")
-    is_whole = manifest.parts.union(only) == {*PARTS}
-    return Approval(
-        by=by, approved_at=at, reason=reason, parts=() if is_whole else tuple(sorted({*only})),
-        held=manifest.reason, held_at=manifest.judged_at or manifest.finished_at, counts=manifest.counts,
-    )  # fmt: skip
-
-
 def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
     """The landing of one day that waits for approval; None if a later landing of that day was synced (G3)."""
     decided = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
     return decided[-1] if decided and decided[-1].verdict is Verdict.HELD else None
-
-
-def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """The landings of many days that wait for approval, in order of day."""
-    days: dict[date, list[Manifest]] = {}
-    for m in manifests:
-        days.setdefault(m.snapshot_date, []).append(m)
-    return [found for day in sorted(days) if (found := open_hold(days[day])) is not None]
-
-
-def overtaken(hold: Manifest, manifests: Iterable[Manifest]) -> bool:
-    """Whether a later day was synced since: this hold may still be decided, but need not be."""
-    return any(m.counts_for_its_day and m.snapshot_date > hold.snapshot_date for m in manifests)
 
 
 @dataclass(frozen=True)
@@ -226,45 +179,6 @@ def partition(day: date, first: date, today: date, timezone: str) -> date:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-class Skip(StrEnum):
-    """Why a backfill skips a day, short enough for a list."""
-
-    EXPIRED = "expired"
-    HELD = "held"
-    FAILED = "its syncs failed"
-    NEVER = "nothing was landed"
-
-
-def held(manifest: Manifest, hold: Hold) -> str:
-    """Why a landing is held, and what to do."""
-    return (
-        f"Held: {hold.reason}. Readers keep what was published. If it is right, run"
-        f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative"
-    )
-
-
-def why_held(manifest: Manifest) -> str:
-    """Why a landing is held, and which parts of it were approved all the same."""
-    parts = ", ".join(sorted(manifest.parts))
-    return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
-
-
-def no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
-    """Why there is nothing to discard."""
-    if not manifests:
-        return f"Nothing was landed on {day}, so there is nothing to discard"
-    there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
-    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
-    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
-
-
-def nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
-    """Why there is no discard to undo."""
-    if not numbers:
-        return f"No landing of {day} was discarded, so there is nothing to restore"
-    return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"
-
-
 def unproven(manifest: Manifest) -> str:
     """Why a landing that counts removes nothing; empty if both sets were proven."""
     if manifest.deferred:
@@ -276,37 +190,6 @@ def unproven(manifest: Manifest) -> str:
             why = "no clean answer about a missing record" if unclear else "; ".join(w.spoiled)
             reasons.append(f"{w.set} could not be proven complete ({why}), so nothing was removed from them")
     return ". ".join(reasons)
-
-
-def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
-    """Why a day without a landing that counts cannot be rebuilt."""
-    if not manifests and day in expired:
-        return Skip.EXPIRED
-    if any(m.verdict is Verdict.HELD for m in manifests):
-        return Skip.HELD
-    return Skip.FAILED if manifests else Skip.NEVER
-
-
-def skipped(day: date, why: Skip) -> str:
-    """Why a day cannot be rebuilt, and what to do."""
-    match why:
-        case Skip.EXPIRED:
-            return f"what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
-        case Skip.HELD:
-            return f"what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it"
-        case Skip.FAILED:
-            return f"nothing that counts was landed on {day} (its syncs failed), and the service keeps no history"
-        case Skip.NEVER:
-            return f"nothing was landed on {day}, and the service keeps no history"
-
-
-def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
-    """One line: how many of the `asked` days are skipped, which, and why."""
-    told = [
-        f"{spans([day for day, why in days.items() if why is reason])} ({reason})"
-        for reason in dict.fromkeys(days.values())
-    ]
-    return f"{len(days)} of {asked} {'day' if asked == 1 else 'days'}" + (f": {'; '.join(told)}" if told else "")
 
 
 def spans(days: Sequence[date]) -> str:

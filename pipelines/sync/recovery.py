@@ -3,36 +3,23 @@
 A killed writer, a full disk, a lost, damaged or restored file, or rows that somebody changed in the published file
 leave the lake or the published file behind `raw/`. This module finds what is behind and what to start from; its caller
 merges and publishes.
-
-`Erasures` keeps erased students out of the landings, the lake and the published files, whatever was restored: each of
-them records how many erasures it includes. Students are matched by keyed hash (`landing.erased`).
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
-import msgspec
-
 from pipelines.errors import DamagedError, ExpiredError, LostError
-from pipelines.landing.erased import Found, Matcher, find, rewrite
 from pipelines.landing.manifest import TableCounts
-from pipelines.landing.raw import RawStore
-from pipelines.source.pagination import Progress
-from pipelines.store import ops, schema, without
-from pipelines.store.published import clean, remove
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.landings import Composer, Landings
-from pipelines.util import files
 from pipelines.util.text import count_of
-from pipelines.views import catalog
 
 log = logging.getLogger(__name__)
 
@@ -204,10 +191,10 @@ class Recovery:
         """
         if not keep_days or not (there := self.lake.days()):
             return []
-        merged = self.warehouse.merged_everywhere()
         before = self.kept_from(keep_days) - timedelta(days=1)
         landed = {*there, *self.raw.days(), *self.raw.discarded_days()}
         old = sorted(d for d in landed if d < before and self.landings.held(d) is None)
+        merged = self.warehouse.merged_everywhere() if old else {}
         return [d for d in old if d not in there or merged.get(d) == there[d].digest]
 
     def expire(self, days: list[date]) -> None:
@@ -233,15 +220,6 @@ class Recovery:
                 " --accept-loss`"
             )
 
-    def clear(self) -> None:
-        """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
-        for made in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
-            shutil.rmtree(made, ignore_errors=True)
-        for file in (self.warehouse.published, self.warehouse.next):
-            file.unlink(missing_ok=True)
-        self.warehouse.pseudonymous.clear()
-        self.warehouse.prepare()
-
     def _merged(self, path: Path) -> dict[date, str] | None:
         """The merged days of a file, if Rollbook wrote it and it can be read; else None."""
         if not self.warehouse.own.is_unmodified(path):
@@ -260,101 +238,3 @@ class Recovery:
             if own.is_unmodified(path) and self.warehouse.is_sound(path, thoroughly=True):
                 self.warehouse.restore(path)
                 return
-
-
-class Erasures:
-    """The erasures of one warehouse. Requires the writer lock."""
-
-    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
-        self.raw = raw
-        self.warehouse = warehouse
-        self.erasure_register = raw.erasure_register
-        self.clock = clock
-        self.progress: Progress | None = None
-        # What was found of the student who is erased now, so that the landings need not be searched again.
-        self.found: dict[Path, Found] = {}
-
-    def clean(self) -> None:
-        """Remove all erased students from the landings, the lake and the published files that still hold them.
-
-        So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
-        be read, or when private/erasures/ is older than the landings.
-        """
-        folders = list(self.raw.folders())
-        self.erasure_register.check(max((f.manifest.erasures for f in folders), default=0))
-        erasures = self.erasure_register.count
-        if erasures:
-            gone = self.erasure_register.matcher()
-            self._rewrite_landings(gone, erasures)
-            self._rewrite_days(gone, erasures)
-            self._replace_files(gone)
-
-    def _rewrite_landings(self, gone: Matcher, erasures: int) -> None:
-        """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
-        behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
-        found = []
-        for number, folder in enumerate(behind, start=1):
-            found.append(self.found.get(folder.path) or find(folder, gone))
-            self.tell("landings read", number, len(behind))
-        for number, each in enumerate(found, start=1):
-            rewrite(each, gone, erasures)
-            self.tell("landings", number, len(found))
-        self.found = {}
-
-    def _rewrite_days(self, gone: Matcher, erasures: int) -> None:
-        """Rewrite the days of the lake that include fewer erasures."""
-        lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
-        behind = [record for record in lake.days().values() if record.erasures < erasures]
-        with self.warehouse.computing() as con:
-            for number, record in enumerate(behind, start=1):
-                paths: dict[str, Path] = {}
-                left = record
-                try:
-                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
-                        left, paths = without.day_without(con, lake, record, students, aside)
-                except DamagedError:
-                    lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
-                    continue
-                lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
-                self.tell("days", number, len(behind))
-
-    def _replace_files(self, gone: Matcher) -> None:
-        """Replace the published files that were written before the last erasure by copies without the students."""
-        warehouse = self.warehouse
-        there = (warehouse.published, *warehouse.kept())
-        behind = [path for path in there if warehouse.own.lacks_erasures(path)]
-        digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
-        for number, path in enumerate(behind, start=1):
-            with warehouse.finishing(path) as con:
-                schema.ensure(con)  # a kept file may be older than a declaration
-                without.remove_from_file(con, gone.__contains__, digests)
-                ops.record(con, self.raw, full_refresh=True)
-                # A new version: the files beside it are made again. The macros answer for this version only.
-                catalog.create_macros(con, ops.stamp(con, self.clock()))
-            clean(warehouse.next, warehouse.scratch)
-            warehouse.replace(path)
-            self.tell("published files", number, len(behind))
-
-    def finish(self) -> None:
-        """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
-        content, gone = self.erasure_register.read(), self.erasure_register.matcher().__contains__
-        for path in self.altered():
-            if content.pending is not None or (content.erased and without.may_hold(path, self.warehouse.scratch, gone)):
-                path.unlink()
-        if content.pending is not None:
-            for path in self.warehouse.kept():
-                if not self.warehouse.own.is_unmodified(path):
-                    remove(path)
-
-    def close(self) -> None:
-        """Record that the erasure under way is done."""
-        self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
-
-    def altered(self) -> list[Path]:
-        """Copies of published files that somebody altered: they may hold anybody."""
-        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]
-
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Show progress."""
-        if self.progress is not None:
-            self.progress(what, done, total)

@@ -1,10 +1,11 @@
-"""One institution's warehouse, and the stages of a night as plain calls."""
+"""One institution's warehouse, and the stages of a night as plain calls. What only operators do is in `whole`."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -14,33 +15,30 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from pipelines import flatten
 from pipelines.errors import (
-    BehindError,
     BusyError,
     CheckError,
     ContractChangedError,
     DamagedError,
     HeldError,
-    NothingLandedError,
     RollbookError,
 )
+from pipelines.flatten import rows
 from pipelines.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.source.fetch import Draft, fetch, utc_now, why_refused
 from pipelines.source.pagination import Progress
 from pipelines.store import checks, ops
-from pipelines.store.database import reuse_instances, transaction
-from pipelines.store.history import Computed, History
+from pipelines.store.database import machine_errors, reuse_instances, transaction
+from pipelines.store.history.engine import Computed, History
 from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.ingest import Flattened
-from pipelines.sync.landings import Backfilled, Composed, Composer, Landings, days_between
-from pipelines.sync.listeners import ErasureUnderWay, Listener, tell
-from pipelines.sync.policy import Confirm, always, within_hold
-from pipelines.sync.recovery import Base, Erasures, Recovery
-from pipelines.util import files, machine
+from pipelines.sync.landings import Composed, Composer, Landings
+from pipelines.sync.listeners import Listener
+from pipelines.sync.recovery import Base, Recovery
+from pipelines.util import files
 from pipelines.views import catalog, editable
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -53,8 +51,8 @@ WAIT_SECONDS = 900.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
-L = TypeVar("L", bound=Listener)
-Stage = Callable[Concatenate["Rollbook", P], T]
+S = TypeVar("S", bound="Rollbook")
+Stage = Callable[Concatenate[S, P], T]
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ class Synced:
     counts: tuple[TableCounts, ...]
 
 
-def stage(work: Stage[P, T]) -> Stage[P, T]:
+def stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
     """Make a stage raise MachineError for faults of this machine, and recover damaged files."""
 
     @wraps(work)
-    def translated(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def translated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            with machine.translate_errors(self.raw.root.parent):
+            with machine_errors(self.raw.root.parent):
                 return work(self, *args, **kwargs)
         except DamagedError as error:
             done = self.recovery.recover_damaged() if self.is_writer else None
@@ -92,12 +90,12 @@ def stage(work: Stage[P, T]) -> Stage[P, T]:
     return translated
 
 
-def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
+def reported_stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
     """As `stage`; the listeners also learn of the failure: not all readers see the log or the UI."""
     inner = stage(work)
 
     @wraps(work)
-    def reported(self: Rollbook, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def reported(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return inner(self, *args, **kwargs)
         except RollbookError as error:
@@ -109,8 +107,11 @@ def reported_stage(work: Stage[P, T]) -> Stage[P, T]:
     return reported
 
 
-class Rollbook:
-    """One institution's warehouse and its operations. Everything that writes needs `writer()`."""
+class Rollbook(ABC):
+    """One institution's warehouse and its nights. Everything that writes needs `writer()`.
+
+    A night knows when erased students are removed, not how: `whole.WholeRollbook` does, and is what `compose` builds.
+    """
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Rollbook:
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.progress = progress
+        self.progress: Progress = progress or (lambda *_: None)
         self.warehouse = warehouse or Warehouse(
             settings.warehouse_path, settings.file_mode, shared_mode=settings.shared_mode, fleet=settings.fleet_path
         )
@@ -132,10 +133,9 @@ class Rollbook:
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
-        self.erasures = Erasures(self.raw, self.warehouse, clock)
         self.listeners: tuple[Listener, ...] = ()
-        # The writer's state: recomposed days that are not in the lake yet; the error that stopped recovery; the first
-        # day that the next file's merge changed (None: everything), and the tables that it left alone.
+        # The writer's state: days recomposed by `whole` that are not in the lake yet; the error that stopped recovery;
+        # the first day that the next file's merge changed (None: everything), and the tables that it left alone.
         self.staged: StagedLake | None = None
         self._blocked: RollbookError | None = None
         self._merged_since: date | None = None
@@ -151,80 +151,12 @@ class Rollbook:
         self.check_listeners()
         return done
 
-    def approve(self, day: date | None = None, *, only: Collection[str] = (), reason: str = "") -> Synced:
-        """Merge and publish a day's held landing (default: the newest), or `only` parts of it, without a fetch (G3).
-
-        The `reason` is kept with the landing. Raises ArgumentError.
-        """
-        with self.writer():
-            held = self.landings.to_approve(day)
-            done = self.finish(held, self.approval(held, only, reason))
-        self.check_listeners()
-        return done
-
-    def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "") -> Approval:
-        """The approval of a held landing, or of parts of it, by whoever runs this. Raises ArgumentError."""
-        return policy.approval(held, only, reason=reason, by=machine.person(), at=self.clock())
-
     def finish(self, manifest: Manifest, approval: Approval | None = None) -> Synced:
         """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
         manifest, record = self.snapshot(manifest, approval)
         counts = self.merge()
         self.publish()
         return Synced(manifest, record, tuple(counts))
-
-    def backfill(self, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
-        """Flatten the landed days of a range again from raw/, merge them, publish once (G8).
-
-        Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; HeldError if a
-        table would lose more than the hold allows and that is not confirmed. Nothing changes then.
-        """
-        days = days_between(first, last)
-        with self.writer():
-            done = self.resnapshot(days)
-            if not done.rebuilt:
-                raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
-            done.counts = tuple(self.merge())
-            self.publish(confirm=confirm)
-            return done
-
-    def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
-        """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
-
-        With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
-        it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
-        """
-        with self.writer(recover=False):
-            expired, lost = self.landings.expired_days(), self.recovery.missing() if accept_loss else []
-            if not accept_loss:
-                self.recovery.refuse_to_lose()
-                self.recovery.check_raw()
-            undecided = self.landings.undecided()
-            done = self.resnapshot(self.raw.days())
-            if self.staged is None or not (done.rebuilt or (accept_loss and undecided)):
-                raise NothingLandedError(
-                    f"{self.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
-                    " from a backup. Everything else was left as it is"
-                )
-            self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
-            done.counts = tuple(self._merge(Base(None), full_refresh=True))
-            self.confirm_loss(confirm)
-            if expired:
-                self.raw.forget_expired(expired)
-            self.publish(confirm=always)
-            if lost:  # an older file would bring the loss up again
-                self.warehouse.versions.retire(leaving=0)
-            self._decide(undecided)
-            return done
-
-    def restore(self, kept: Path) -> None:
-        """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
-        with self.writer(recover=False):
-            merged = self.warehouse.merged_days(kept)
-            shown = [record for day, record in self.lake.days().items() if day in merged]  # of the lake, what is left
-            self.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, self.lake, shown))
-            self.tell(lambda listener: listener.began(self.clock()))
-            self.tell(lambda listener: listener.published(self.clock()))
 
     @contextmanager
     def writer(self, *, recover: bool = True) -> Iterator[None]:
@@ -233,7 +165,7 @@ class Rollbook:
         The warehouse is first brought to the state that all counted landings imply (G4). If that fails, `land` still
         fetches and keeps the landing; every other stage raises the error.
         """
-        with machine.translate_errors(self.warehouse.root):
+        with machine_errors(self.warehouse.root):
             self.warehouse.prepare()
             with (
                 writer_lock(self.warehouse.build, self.clock()),
@@ -250,7 +182,7 @@ class Rollbook:
                         self.tell(lambda listener: listener.began(self.clock()))
                     else:
                         self.recovery.sweep()
-                        self.erasures.clean()
+                        self.remove_erased()
                     yield
                 except Exception:  # an interrupt should not wait for a copy
                     self.tell(lambda listener: listener.ended(self.clock()))
@@ -262,11 +194,19 @@ class Rollbook:
 
     def tell(self, what: Callable[[Listener], None]) -> None:
         """Tell all listeners something; one that fails is a warning in the log."""
-        tell(self.listeners, what, self.warehouse.root)
-
-    def listener(self, kind: type[L]) -> L:
-        """The listener of a class."""
-        return next(each for each in self.listeners if isinstance(each, kind))
+        for listener in self.listeners:
+            try:
+                with machine_errors(self.warehouse.root):
+                    what(listener)
+            except Exception as error:  # noqa: BLE001 - the night is worth more than any of them
+                # Other messages may hold values.
+                why = error.message if isinstance(error, RollbookError) else type(error).__name__
+                log.warning(
+                    "%s could not be brought up to date: %s. It stays as it was, and the next night tries again; see"
+                    " `rollbook status`",
+                    listener.name,
+                    why,
+                )
 
     def check_listeners(self) -> None:
         """Raise LostError if a listener found that something is lost here. It ends a night, which is published."""
@@ -286,8 +226,7 @@ class Rollbook:
         holds them, and an erasure that was under way is finished. Raises ExpiredError, and LostError.
         """
         self.recovery.sweep()
-        self.erasures.progress = self.progress
-        self.erasures.clean()
+        self.remove_erased()
         self.recovery.check_raw()
         self.recovery.recover_lake()
         base = self.recovery.base()
@@ -300,20 +239,16 @@ class Rollbook:
                     raise
                 self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
                 self.publish()
-        self._finish_erasure()
+        self.finish_erasure()
         self._decide(self.landings.undecided())
 
-    def _finish_erasure(self) -> None:
-        """Remove an erased student from what else there is, once the published files are clean."""
-        self.erasures.finish()
-        if (pending := self.raw.erasure_register.read().pending) is not None:
-            self.tell(lambda listener: listener.began(self.clock()))
-            gone, counts = self.raw.erasure_register.matcher(), dict(pending.found)
-            under_way = ErasureUnderWay(self.raw.erasure_register.count, pending, gone, counts)
-            for listener in self.listeners:  # an error leaves the erasure under way, for the next writer to finish
-                listener.erased(under_way)
-            self.erasures.close()
-            self.tell(lambda listener: listener.published(self.clock()))
+    @abstractmethod
+    def remove_erased(self) -> None:
+        """Remove erased students from the landings, the lake and the published files, before any of them is read."""
+
+    @abstractmethod
+    def finish_erasure(self) -> None:
+        """Finish an erasure that is under way: the published files are clean, what else there is follows."""
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
@@ -336,12 +271,13 @@ class Rollbook:
     def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
         self.settings.check_source()
         self.settings.warn_of_misspelt()
-        flatten.load()  # now, not between the first answer and the publish
+        rows.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
+        walks = newest.walks if newest else ()
         self.raw.erasure_register.check(newest.erasures if newest else 0)
         return fetch(
             self.settings,
-            partial(self.composer.session.begin, expected=newest.largest_set if newest else 0),
+            partial(self.composer.session.begin, expected=max((walk.total_count for walk in walks), default=0)),
             None if blocked else self.warehouse,
             day=day,
             bound_to=self.bound_to(),
@@ -382,7 +318,11 @@ class Rollbook:
         if decision.verdict is Verdict.HELD:
             if manifest.verdict is None:
                 record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
-            raise HeldError(policy.held(manifest, decision.hold), decision.hold)
+            raise HeldError(
+                f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
+                f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative",
+                decision.hold,
+            )
         approved = approval.applied_to(manifest) if approval else manifest
         if approved.parts:
             self.raw.record_approval(approved)
@@ -391,11 +331,6 @@ class Rollbook:
                 manifest, decision.verdict, decision.reason, counts=decision.counts, approvals=approved.approvals
             )
         return approved, self.composer.commit(evaluation.composed)
-
-    @stage
-    def evaluate(self, manifest: Manifest) -> Evaluation:
-        """Compose and decide on a landing as a dry run; writes only in `build/`. Raises ContractChangedError."""
-        return self._evaluate(manifest, self.composer.flatten(manifest))
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
         if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
@@ -456,36 +391,15 @@ class Rollbook:
             ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
         return counts
 
-    def adopt(self, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
-        """Publish histories that were computed elsewhere from this warehouse's lake (`rollbook fleet rebuild`).
-
-        Raises BehindError if the lake has changed since, ExpiredError or LostError if `raw/` lacks days, HeldError for
-        an unconfirmed loss, and the errors of a publish. Readers then keep the published file.
-        """
-        with self.writer(recover=False):
-            self.recovery.refuse_to_lose()
-            self.recovery.check_raw()
-            self.recovery.recover_lake()
-            if {day: record.digest for day, record in self.lake.days().items()} != computed.days:
-                raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
-            counts = self._merge(Base(None), lake=self.lake, full_refresh=True, computed=computed)
-            self.confirm_loss(confirm)
-            self.publish()
-            return tuple(counts)
-
     @reported_stage
-    def publish(self, *, confirm: Confirm = within_hold) -> None:
+    def publish(self) -> None:
         """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
-        Raises CheckError, SettingError for a malformed thresholds.csv or terms.csv, and HeldError if recomposed days
-        remove more than the hold allows and that is not confirmed. The published file then stays in place.
+        Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
+        in place.
         """
         if not self.warehouse.next.exists():  # a publish stage run by itself: merge first
-            self.merge()
-        if self.staged is not None:
-            self.confirm_loss(confirm)
-            self.staged.move_in()
-            self.staged = None
+            self._merge(self.recovery.published())
         keep = self.settings.keep_days
         shown_from = self.recovery.kept_from(keep) if keep else None
         self._prepare(shown_from)
@@ -515,33 +429,6 @@ class Rollbook:
             found = checks.examine(con, self.lake, days, self._merged_since, self._unchanged)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
-
-    def confirm_loss(self, confirm: Confirm) -> None:
-        """Ask whether the next file may be published. Raises HeldError if not."""
-        asked = policy.taken_away(self.recovery.lost(), self.settings)
-        if not confirm(asked):
-            self.warehouse.drop_next()
-            self.staged = None
-            reason = asked.reason or "it was not confirmed"
-            raise HeldError(
-                f"Held: {reason}. Nothing was changed. If it is right, run it again with --yes (in the UI: with"
-                " `approve: true` in the launchpad)",
-                asked,
-            )
-
-    @stage
-    def resnapshot(self, days: Iterable[date]) -> Backfilled:
-        """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
-        done, expired_days, asked = Backfilled(), self.raw.expired(), list(days)
-        staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
-        for number, day in enumerate(asked, start=1):
-            counted = done.add_day(day, self.raw.manifests(day), expired_days)
-            if counted:
-                done.rebuilt[day] = self.composer.recompose(counted, staged)
-            if self.progress is not None:
-                self.progress("days", number, len(asked))
-        self.staged = staged
-        return done
 
     def ready(self) -> None:
         """Raise recovery's error, if it failed."""
@@ -577,23 +464,6 @@ class Rollbook:
             else:
                 self.merge()
                 self.publish()
-
-    def change_day(
-        self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
-    ) -> None:
-        """Make a day from these landings, if that is confirmed; `change` then applies it to `raw/`."""
-        counted = policy.counted(manifests)
-        self.staged = StagedLake(self.lake, self.warehouse.staged_lake)
-        if counted:
-            self.composer.recompose(counted, self.staged)
-        else:
-            self.staged.hide([day])
-        self._merge(self.recovery.published(), gone=frozenset() if counted else frozenset({day}))
-        self.confirm_loss(confirm)
-        self.warehouse.drop_next()
-        self.staged = None
-        change()
-        self.recover()  # as the next writer would after a kill at this point
 
     def partition(self, day: date) -> date:
         """Return the day. Raises ArgumentError if it cannot be synced (`policy.partition`)."""

@@ -1,1 +1,1 @@
-"""What knows nothing of Rollbook: files, text, cron lines, this machine, and the guard of a web app."""
+"""What knows nothing of Rollbook: files, text, cron lines, this machine, pages and their guard."""

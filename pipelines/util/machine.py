@@ -1,4 +1,4 @@
-"""The machine: turns operating system errors into messages that say what to do, and measures disk space.
+"""The machine: says what to do about operating system errors, and measures disk space.
 
 Nothing here knows what a file is for, or reads a setting.
 """
@@ -8,12 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-
-from pipelines.errors import ArgumentError, MachineError
 
 MB = 10**6
 # What a process needs to run this Python: no setting, and no variable that an institution may have put its key into.
@@ -25,21 +21,6 @@ _PACKAGES = Path(__file__).resolve().parent.parent.parent
 # Linux: the user who logged in, even under `sudo`; this number when nobody did.
 _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
-
-
-@contextmanager
-def translate_errors(root: Path) -> Iterator[None]:
-    """Raise MachineError for an operating system error that an operator can fix; other errors pass unchanged.
-
-    `root` is the folder that the messages name.
-    """
-    try:
-        yield
-    except OSError as error:
-        message = message_for_errno(error.errno, root, error.filename)
-        if message is None:
-            raise
-        raise MachineError(message) from error
 
 
 def message_for_errno(number: int | None, root: Path, file: object = None) -> str | None:
@@ -103,17 +84,6 @@ def in_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit in ("bytes", "kB") else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
-
-
-def listening(host: str, port: int, command: str) -> socket.socket:
-    """Return a socket that listens on this port. Raises ArgumentError if it is taken, suggesting another `--port`."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise ArgumentError(
-            f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
-            f" such as `rollbook {command} --port {port + 1 if port < 65535 else port - 1}`"
-        ) from None
 
 
 def account() -> str:

@@ -27,7 +27,7 @@ from pipelines.store.database import connect, literal, names, no_rows, transacti
 from pipelines.store.lake import LAKE, DayRecord, Lake
 from pipelines.store.schema import OBSERVED
 from pipelines.store.statements import ONE, Scope, statements
-from pipelines.tables import TABLES, WALKED, of_set
+from pipelines.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
 from pipelines.views import editable, metrics
 
 sql = statements("pipelines.views", "macros")
@@ -58,6 +58,32 @@ VIEWS: tuple[str, ...] = (
 )
 
 
+# Columns that Rollbook adds to a table's own, in the published file, the lake or a fleet's file.
+RESERVED = {
+    *("snapshot_date", "valid_from", "valid_to", "span_state", "first_day", "last_day"),
+    *("institution", "landing", "seq", "ord"),
+}
+
+
+def check(table: Table) -> None:
+    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where it stays."""
+    for column in table.columns:
+        where = f"tables.py: {table.name}.{column.name}"
+        if column.name in RESERVED:
+            raise DeclarationError(
+                f"{where} has the name of a column of Rollbook's own: name it otherwise, with source="
+            )
+        if column.name in table.key and not (column.required and column.tracked):
+            raise DeclarationError(f"{where} is part of the key: declare it required=True, and leave it tracked")
+        if column.is_text and column.personal is None:
+            raise DeclarationError(f"{where} may hold text: declare personal=True or personal=False")
+        if column.name == SETS["students"].key and table.set not in OF_STUDENTS:
+            raise DeclarationError(
+                f"{where} would stay when the student is erased, since only sets of students are searched: declare"
+                f" {table.set} with key={column.name!r}, or leave the column out"
+            )
+
+
 def check_names() -> None:
     """Raise DeclarationError for a declared table whose name is taken by a view or by a table of Rollbook's own."""
     taken = {("main", name) for name in VIEWS}
@@ -70,6 +96,8 @@ def check_names() -> None:
         taken.add(full)
 
 
+for _table in TABLES.values():
+    check(_table)
 check_names()
 
 # Left out of a fleet's file: the sources of measures are one school's tables, and an id, or the landed day on or before
@@ -130,11 +158,6 @@ class Macro:
     comment: str
     sql: str
     kind: str = "MACRO TABLE"
-
-    @property
-    def call(self) -> str:
-        """How to call the macro."""
-        return f"{self.name}({', '.join(self.parameters)})"
 
 
 @cache

@@ -82,7 +82,7 @@ def render() -> str:
         ],
         "thresholds": [(f"`{t.name}`", f"{t.value:g}", t.meaning) for t in editable.DEFAULTS],
         "schemas": schema.SCHEMAS,
-        "macros": [(f"`{m.call}`", m.comment) for m in catalog.macros()],
+        "macros": [(f"`{m.name}({', '.join(m.parameters)})`", m.comment) for m in catalog.macros()],
         "valid": schema.VALID,
         "span": schema.SPAN,
         "observed": schema.OBSERVED,
@@ -147,15 +147,12 @@ def write_dbt(folder: Path) -> Path:
     path = folder / DBT_FILE
     if not (found := existing(folder)).is_dir():
         raise ArgumentError(f"{found} is not a folder: name one, for example models/rollbook in your dbt project")
-    if path.is_symlink() or (path.exists() and not _is_ours(path)):
+    is_ours = path.is_file() and path.read_bytes().startswith(MARK.encode())
+    if path.is_symlink() or (path.exists() and not is_ours):
         raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")
     make_folder(folder, 0o755)
     write_file(path, render_dbt().encode(), mode=0o644)  # it holds no records, and is meant to be committed
     return path
-
-
-def _is_ours(path: Path) -> bool:
-    return path.is_file() and path.read_bytes().startswith(MARK.encode())
 
 
 def render_dbt() -> str:

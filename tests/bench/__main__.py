@@ -1,4 +1,5 @@
-"""`make bench`: two nights as multiples of a bare walk over the same pages, then the seconds of every view.
+"""`make bench`: what every night costs, two nights as multiples of a bare walk over the same pages, and the seconds of
+every view.
 
 Timings on a shared machine drift, so a night is compared with the walks before and after it.
 """
@@ -6,20 +7,26 @@ Timings on a shared machine drift, so a night is compared with the walks before 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import duckdb
 from rich.console import Console
 from rich.table import Table
 
+from pipelines.compose import compose
+from pipelines.settings import load
 from pipelines.views import catalog
 from tests.bench.meter import Run, machine, run
 from tests.bench.service import KEY
-from tests.support.processes.commands import program
+from tests.support.processes.commands import COMMAND, dagster_home, program
 
 MOST_SECONDS = 1.0  # for a view
 JUDGED_UP_TO = 100_000  # students; views of a larger school are shown, but not judged
@@ -36,7 +43,16 @@ def measure(command: list[str]) -> Run:
 def nights(students: int, days: list[date], warehouse: str) -> Table:
     """Sync these nights of a made-up school."""
     table = Table(title=f"{students:,} students: nights as multiples of a bare walk")
-    for heading in ("night", "bare walk s", "Rollbook s", "multiple", "peak MB", "bare walk's peak MB"):
+    headings = (
+        "night",
+        "bare walk s",
+        "Rollbook s",
+        "multiple",
+        "after the last byte",
+        "peak MB",
+        "bare walk's peak MB",
+    )
+    for heading in headings:
         table.add_column(heading, justify="right")
     with program("-m", "tests.bench.service", students, days[0]) as service:
         base_url = service.read()
@@ -47,10 +63,56 @@ def nights(students: int, days: list[date], warehouse: str) -> Table:
             before = measure(walk)
             night = measure(["-m", "tests.bench.client", base_url, KEY, warehouse, str(day)])
             after = measure(walk)
-            bare, own = (float(before.printed) + float(after.printed)) / 2, float(night.printed)
-            cells = (bare, own, own / bare, night.peak_mb, after.peak_mb)
+            bare = (float(before.printed) + float(after.printed)) / 2
+            own, tail = map(float, night.printed.split())
+            cells = (bare, own, own / bare, tail / bare, night.peak_mb, after.peak_mb)
             table.add_row(str(day), *(f"{cell:,.1f}" for cell in cells))
     return table
+
+
+def small(day: date, home: Path) -> Table:
+    """What a school of 200 students pays each night, whatever its size."""
+    table = Table(title="200 students: what every night costs, in seconds of a core")
+    table.add_column("what")
+    for heading in ("processor s", "times import dagster"):
+        table.add_column(heading, justify="right")
+    with program("-m", "tests.bench.service", 200, day) as service:
+        env = {
+            "DAGSTER_HOME": str(dagster_home(home)),
+            "ROLLBOOK_WAREHOUSE": str(home / "warehouse"),
+            "ROLLBOOK_BASE_URL": service.read(),
+            "ROLLBOOK_API_KEY": KEY,
+            "ROLLBOOK_CACHE_MINUTES": "0",
+        }
+        imports = min(waited_for([sys.executable, "-c", "import dagster"], env) for _ in range(3))
+        table.add_row("import dagster", f"{imports:.2f}", "1.0")
+        waited_for([*COMMAND, "sync"], env)
+        began = datetime.now(UTC)
+        whole = waited_for([*COMMAND, "sync"], env)
+        table.add_row("rollbook sync", f"{whole:.2f}", f"{whole / imports:.1f}")
+        settings = load(base_url=env["ROLLBOOK_BASE_URL"], api_key=KEY, warehouse=home / "warehouse", cache_minutes=0)
+        first = (compose(settings).raw.manifests(day)[-1].started_at - began).total_seconds()
+        table.add_row("from the command to its first request, on the clock", f"{first:.2f}", f"{first / imports:.1f}")
+        warm = []
+        for later in range(1, 8):
+            service.ask(day + timedelta(days=later))
+            rollbook = compose(settings, clock=partial(datetime.now(UTC).__add__, timedelta(days=later)))
+            before = time.process_time()
+            rollbook.sync()
+            warm.append(time.process_time() - before)
+        typical = sorted(warm)[len(warm) // 2]
+        table.add_row("a night in a warm process", f"{typical:.2f}", f"{typical / imports:.1f}")
+    return table
+
+
+def waited_for(command: Sequence[str], env: Mapping[str, str]) -> float:
+    """Run a command; returns the seconds of a core that its processes took. Ends the benchmark if it fails."""
+    before = os.times()
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def views(published: Path) -> tuple[Table, list[str]]:
@@ -77,11 +139,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--students", type=int, default=100_000)
     parser.add_argument("--nights", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="what every night of a small school costs, and no more")
     chosen = parser.parse_args()
     out = Console(width=120)
     last = datetime.now(UTC).date()
     days = [last - timedelta(days=back) for back in reversed(range(chosen.nights))]
     with tempfile.TemporaryDirectory() as warehouse:
+        out.print(small(last, Path(warehouse, "small")))
+        if chosen.small:
+            return
         out.print(nights(chosen.students, days, warehouse))
         table, slow = views(Path(warehouse, "rollbook.duckdb"))
         out.print(table)

@@ -1,39 +1,51 @@
-"""The campaign: night after night something happens to a warehouse, and after each thing it must hold what the model says.
+"""The campaign: the life of a simulated warehouse, night after night, and after each thing that happens it must hold
+what the model says.
 
-What happens is in `events_*`; here is what all of them are made of: a sync with its outcome foretold, an operator's
-call, damage, a look at the whole.
+All of it is drawn from one seed: the school, the settings, what happens in which night. Each thing that happens has a
+place, `12.1` for the first one of the twelfth night, and draws from a random generator of its own, so that the others
+stay as they are when some are left out. What happens is in `events_*`; here is what all of them are made of: a sync
+with its outcome foretold, an operator's call, damage, a look at the whole.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import shutil
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
-import pytest
 
+from pipelines import errors
 from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
-from pipelines.mirror.mirror import Mirror
+from pipelines.outputs.mirror.mirror import Mirror
 from pipelines.settings import Settings
-from pipelines.sync import Rollbook, always
+from pipelines.sync.whole import WholeRollbook, always
 from tests.campaign import damage
-from tests.campaign.ledger import SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
-from tests.campaign.reader import Reader, read_everything
-from tests.campaign.school import School, shown
-from tests.support.nights import House, night
+from tests.campaign.disk import Disk, PowerFailedError, Trouble
+from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
+from tests.campaign.school import CAP, School, shown
+from tests.campaign.wire import in_process
+from tests.support.nights import SET_OF, House, night, tables_in
+from tests.support.processes.kills import die_at_step
 from tests.support.processes.machines import left_over
 from tests.support.wire.service import Service
 
-KEEP_DAYS = 10  # from the middle of the campaign on
+KEEP_DAYS = 10  # from the middle of a life on
 BACKED_UP = 4  # nights between two backups of the whole warehouse
+NIGHTS = 30  # of a life
+DONE, REFUSED = 0, 9  # the exit codes of a process that did some work
 
 
 Play = Callable[["Campaign"], bool | None]
@@ -43,44 +55,57 @@ Play = Callable[["Campaign"], bool | None]
 class Event:
     """Something that may happen, whenever it is `ready`; `play` returns False when it came to nothing.
 
-    A `rare` one is ready in few nights, so it is drawn more often then.
+    It is drawn in proportion to its `weight`.
     """
 
     name: str
     play: Play
     ready: Callable[[Campaign], bool]
-    rare: bool = False
+    weight: float = 1.0
 
 
 EVENTS: dict[str, Event] = {}
-RARE_ENOUGH = 3
 
 
-def register(name: str, play: Play, ready: Callable[[Campaign], bool], *, rare: bool = False) -> None:
+def register(name: str, play: Play, ready: Callable[[Campaign], bool], weight: float = 1.0) -> None:
     """Let something be able to happen."""
-    EVENTS[name] = Event(name, play, ready, rare)
+    EVENTS[name] = Event(name, play, ready, weight)
 
 
-def event(ready: Callable[[Campaign], bool] = lambda c: True, *, rare: bool = False) -> Callable[[Play], Play]:
+def event(ready: Callable[[Campaign], bool] = lambda c: True, weight: float = 1.0) -> Callable[[Play], Play]:
     """Let what a function plays be able to happen, under its name."""
 
     def decorate(play: Play) -> Play:
-        register(play.__name__.replace("_", " "), play, ready, rare=rare)
+        register(play.__name__.replace("_", " "), play, ready, weight)
         return play
 
     return decorate
 
 
-@contextmanager
-def second_process(*, wanted: bool) -> Iterator[None]:
-    """Let a second process take what comes, as in a large school, or not."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.sync.ingest.LARGE", 0 if wanted else 10**9)
-        yield
+# Per table what is current and what is open in the history.
+AGREEMENT = " UNION ALL ".join(
+    f"SELECT '{t}', (SELECT COUNT(*) FROM main.{t}), (SELECT COUNT(*) FROM history.{t} WHERE valid_to IS NULL)"
+    for t in SET_OF
+)
+# The landings of which the published file says that they were made.
+RECORDED = "SELECT snapshot_date, landing, outcome FROM ops.syncs"
+# Totals of views, each with what it must be: rows of current tables.
+TOTALS = (
+    "SELECT (SELECT COUNT(*) FROM student_progress), (SELECT COUNT(*) FROM students)",
+    "SELECT (SELECT COUNT(*) FROM enrollment_spans WHERE left_on IS NULL), (SELECT COUNT(*) FROM student_classes)",
+    "SELECT (SELECT COUNT(*) FROM class_comparison), (SELECT COUNT(*) FROM classes WHERE class_status = 1)",
+)
+RELATIONS = """
+SELECT schema_name, table_name FROM duckdb_tables() UNION ALL
+SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
+"""
+MACROS = """
+SELECT function_name, parameters FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal
+"""
 
 
 class SteadyHouse(House):
-    """A house that reads its settings once for each that an event changes: that takes as long as a small sync."""
+    """A house that reads its settings once for each that an event changes: that takes as long as a tenth of a sync."""
 
     def __init__(self, warehouse: Path, service: Service) -> None:
         super().__init__(warehouse, service)
@@ -88,7 +113,7 @@ class SteadyHouse(House):
 
     def settings(self, **over: Any) -> Settings:
         """The settings of this warehouse."""
-        key = repr({**self.over, **over})
+        key = repr((self.warehouse, {**self.over, **over}))
         if key not in self._read:
             self._read[key] = super().settings(**over)
         return self._read[key]
@@ -97,27 +122,34 @@ class SteadyHouse(House):
 class Campaign:
     """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
 
-    def __init__(self, warehouse: Path, service: Service, reader: Reader, seed: int, nights: int) -> None:
-        self.service = service
-        self.house = SteadyHouse(warehouse, service)
-        self.reader = reader
-        self.random = Random(seed)
+    def __init__(self, made: Path, seed: int, nights: int = NIGHTS, only: Container[str] | None = None) -> None:
+        self.seed, self.nights, self.only = seed, nights, only
+        self.service = Service(cap=CAP)
+        self.random = self.chance("life")
         self.school = School(self.random)
         self.ledger = Ledger()
-        self.nights = nights
+        self.house = SteadyHouse(made / "w", self.service)
+        self.house.over["cache_minutes"] = 0  # a night stands still: each sync would be taken for the last one
+        self.disk = Disk(made / "w", self.look_as_reader)
         self.number = 0
+        # What was played, by its place; how often each kind was, and what there is to tell of it.
+        self.places: list[str] = []
         self.played: Counter[str] = Counter()
         self.history: list[str] = []
         # The files that were found to be right when they were published, and those that other hands have changed, by
-        # their digests.
+        # their digests; and what the model and the published file were when they were compared last.
         self.known: set[str] = set()
         self.spoiled: set[str] = set()
-        # The copy in an object store, in every other campaign.
-        self.copy = warehouse.parent / "copy" if seed % 2 else None
+        self._agreed: tuple[str, int] = ("", -1)
+        # The copy in an object store, the file without names and the second process, each in some lives.
+        self.copy = made / "copy" if self.random.random() < 0.5 else None
         if self.copy:
             self.house.over["lake"] = self.copy.as_uri()
+        if self.random.random() < 0.15:
+            self.house.over["pseudonymous"] = True
+        self.in_second_process = self.random.random() < 0.1
         # The whole warehouse as it was some nights ago, and what had landed then.
-        self.older = warehouse.parent / "older"
+        self.older = made / "older"
         self.landed_then: dict[Key, Landing] = {}
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
@@ -125,50 +157,63 @@ class Campaign:
         self.fresh = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
-        # Whether nothing more happens this night.
-        self.off = False
+        # What readers meet while a writer works: the file that they had last, and their complaints.
+        self._reading = duckdb.connect()
+        self._last_read: int | None = None
+        self.complaints: list[str] = []
+        self.reads = 0
 
     # -- a night ---------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """All nights, and a last look."""
-        for number in range(1, self.nights + 1):
-            with second_process(wanted=self.random.random() < 0.15):
-                self.night(number)
-        self.last_look()
+        """All nights, and a last look. An error tells the seed and the whole story."""
+        large = 0 if self.in_second_process else 10**9
+        with in_process(self.service), self.disk.installed(), patch("pipelines.sync.ingest.LARGE", large):
+            try:
+                for number in range(1, self.nights + 1):
+                    self.night(number)
+                self.last_look()
+            except BaseException as error:
+                error.add_note("\n".join([*self.history, command(self.seed, self.number, self.only and self.places)]))
+                raise
+            finally:
+                self._reading.close()
+
+    def chance(self, place: str) -> Random:
+        """The random generator of one place in this life."""
+        return Random(f"{self.seed} {place}")
 
     def night(self, number: int) -> None:
-        """A day passes; some things happen; in most nights a plain sync follows."""
+        """A day passes; something may happen; in most nights a plain sync follows."""
         self.number = number
         self.history.append(f"night {number}")
         self.set_clocks()
-        if number == self.nights // 2:
+        if number == NIGHTS // 2:
             self.house.over["keep_days"] = KEEP_DAYS
+        chance = self.chance(str(number))
+        self.school.random = chance
         self.school.live()
-        self.off = False
         if number % BACKED_UP == 0 and self.fresh:
             self.back_up()
-        for _ in range(0 if number == 1 else self.random.choice([3, 3, 4, 4])):
-            if not self.off:
-                self.happen(self.draw())
-        a_sync_follows = number == 1 or (not self.off and self.random.random() < 0.6)
-        if a_sync_follows and self.sync() == "held":
-            self.approve()  # a few missed nights add up, and every later one would be held as well
+        for place in range(0 if number == 1 else chance.choice([0, 0, 0, 1, 1])):
+            self.happen(f"{number}.{place + 1}", self.draw)
+        if number == 1 or chance.random() < 0.7:
+            self.happen(f"{number}.0", lambda: Event("a sync", plain_sync, lambda _: True))
 
     def draw(self) -> Event:
-        """Mostly one that has come up least so far, else any."""
-        ready = [e for e in EVENTS.values() if e.ready(self)]
-        rare = [e for e in ready if e.rare and self.played[e.name] < RARE_ENOUGH]
-        if rare and self.random.random() < 0.5:
-            return self.random.choice(rare)
-        fewest = min(self.played[e.name] for e in ready)
-        if self.random.random() < 0.85:
-            ready = [e for e in ready if self.played[e.name] == fewest]
-        return self.random.choice(ready)
+        """Any event that is ready."""
+        drawn = {each.name: self.random.random() ** (1 / each.weight) for each in EVENTS.values()}
+        in_turn = sorted(EVENTS.values(), key=lambda each: drawn[each.name], reverse=True)
+        return next(each for each in in_turn if each.ready(self))
 
-    def happen(self, what: Event) -> None:
+    def happen(self, place: str, draw: Callable[[], Event]) -> None:
         """One thing happens, and everything is as it must be afterwards."""
-        self.history.append(f"  {what.name}")
+        if self.only is not None and place not in self.only:
+            return
+        self.random = self.school.random = self.chance(place)
+        what = draw()
+        self.places.append(place)
+        self.history.append(f"  {place} {what.name}")
         if what.play(self) is not False:
             self.played[what.name] += 1
         self.check()
@@ -176,14 +221,15 @@ class Campaign:
     def last_look(self) -> None:
         """What is published last is what counts, and it can be made again from what is there; nothing is left over."""
         self.history.append("the end")
+        self.random = self.school.random = self.chance("end")
         self.sync()
         if self.ledger.expired():
             self.operate(lambda: self.rollbook.backfill(night(1), self.today))
         else:
             self.operate(lambda: self.rollbook.rebuild())
         assert self.fresh
+        self.read_everything()
         assert left_over(self.warehouse) == []
-        assert self.reader.reads > self.nights, "nobody read"
 
     # -- where and when --------------------------------------------------------------------------------------------
 
@@ -196,7 +242,7 @@ class Campaign:
         return self.house.published
 
     @property
-    def rollbook(self) -> Rollbook:
+    def rollbook(self) -> WholeRollbook:
         return self.house.rollbook()
 
     def kept(self) -> list[Path]:
@@ -272,7 +318,7 @@ class Campaign:
         """
         foretold, error, came = self.try_to_sync(self.showing(), self.today, None)
         if outcome(error) == outcome_of(foretold):
-            return True
+            return error is None  # a hold comes first
         assert outcome(error) == "failed", f"{foretold.verdict} was due, and there was {error!r}"
         assert error is not None
         # A worn disk may be noticed first: a spoiled snapshot is as long as it was.
@@ -309,35 +355,64 @@ class Campaign:
         self.settle(recovered=error is None and not behind, behind=behind)
 
     def approve(self) -> None:
-        """Somebody approves of what is held: of the newest such day, or of one by name."""
+        """Somebody approves of what is held, or of parts of it: of the newest such day, or of one by name."""
         waiting = self.ledger.waiting()
         if not waiting:  # the sync met a loss instead
             return
         named = self.random.random() < 0.5
         day = self.random.choice(sorted(waiting)) if named else max(waiting)
-        self.note(f"approve {day if named else 'the newest'}")
+        parts = self.random.sample(sorted(PARTS), self.random.choice([0, 0, 0, 1, 2, 3]))
+        self.note(f"approve {', '.join(parts)} of {day if named else 'the newest'}")
         asked = len(self.service.requests)
         self.operate(
-            lambda: self.house.approve(day if named else None),
-            done=lambda: self.ledger.approve(waiting[day]),
+            lambda: self.rollbook.approve(day if named else None, only=parts),
+            done=lambda: self.ledger.approve(waiting[day], parts),
         )
         assert len(self.service.requests) == asked, "an approval fetches nothing"
 
-    def run(self, work: Callable[[], object]) -> RollbookError | None:
-        """Do some work; returns how it failed."""
+    def run(self, work: Callable[[], object], trouble: Trouble | None = None) -> RollbookError | None:
+        """Do some work, while readers look; returns how it failed."""
+        intact = self.published.is_file() and damage.digest(self.published) in self.known
+        self._last_read = self.published.stat().st_ino if intact else None
         try:
-            work()
+            with self.disk.at_work(trouble):
+                work()
         except RollbookError as error:
             assert error.message
             self.note(f"{type(error).__name__}: {error.message[:160]}")
             return error
+        finally:
+            self._last_read = None
         return None
+
+    def interrupt(
+        self, work: Callable[[], object], done: Callable[[], None], trouble: Trouble, showing: Showing
+    ) -> None:
+        """Something happens to a writer, and what it has done until then counts, each thing as a whole or not at all.
+
+        `done` tells the model what the writer has done; a sync is shown `showing`. What readers have afterwards is the
+        file from before or the whole next one.
+        """
+        was_fresh, error = self.fresh, None
+        with shown(self.service, showing):
+            try:
+                error = self.run(work, trouble)
+                end = "held" if outcome(error) == "held" else "red" if error else "green"
+            except PowerFailedError:
+                end = "stopped"
+        self.note(f"{trouble.what} at step {self.disk.steps}{' and later' if trouble.lasting else ''}: {end}")
+        self.see_what_was_judged_later()
+        done()
+        self.adopt(showing, self.today)
+        self.fresh = False
+        if end == "green" or (was_fresh and damage.digest(self.published) not in self.known):
+            self.look_at_published(f"{end}, and neither the old nor the new night:")
+        self.disk.mend()
 
     def damage(self, what: str, work: Callable[[], Any]) -> None:
         """Other hands change files; what readers find until the next sync is not Rollbook's doing."""
         if what:
             self.note(what)
-        self.reader.disturb()
         self.fresh, before = False, damage.digest(self.published)
         work()
         self.forget_lost_notes()
@@ -378,53 +453,108 @@ class Campaign:
             waiting = [key for key, landing in self.ledger.landings.items() if landing.verdict == UNJUDGED]
             assert waiting == [], f"{waiting} have no verdict, and what was done is green"
         self.check()
-        if self.fresh or behind:
-            self.reader.calm()
 
     def check(self) -> None:
         """Everything that must hold at any time."""
         self.see_what_was_judged_later()
         self.see_what_expired()
         disk = damage.manifests(self.warehouse / "raw")
-        assert {k: str(m["verdict"]) for k, m in disk.items()} == self.ledger.on_disk(), (
-            "what is landed is not what was"
-        )
+        landed, due = {k: str(m["verdict"]) for k, m in disk.items()}, self.ledger.on_disk()
+        assert landed == due, f"what is landed is not what was: {sorted(landed.items() ^ due.items())}"
         for key, found in disk.items():
             moved = {c["table"]: (c["before"], c["added"], c["changed"], c["removed"]) for c in found["counts"]}
-            due = self.ledger.landings[key].moved
-            assert due is None or due.items() <= moved.items(), f"{key} changes {moved}, and {due} is what it changes"
+            landing = self.ledger.landings[key]
+            expected = landing.moved
+            assert expected is None or expected.items() <= moved.items(), f"{key} changes {moved}, not {expected}"
+            assert damage.parts_of(found) == landing.parts, f"{key} is approved in other parts"
         if self.fresh and self.ledger.counted():
             self.look_at_published("the tables are not what counts:")
             self.look_at_copy()
             for note in self.notes:
                 assert list(self.warehouse.rglob(f"{note}.txt")), f"{note}, a file of other people, is gone"
-        complaints = self.reader.complaints()
-        assert not complaints, f"what a reader found: {complaints}"
+        assert not self.complaints, f"what a reader found: {self.complaints}"
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Read a database file, without what a new instance of DuckDB takes."""
+        con = self._reading.cursor()
+        con.execute(f"ATTACH '{path.resolve()}' AS rollbook (READ_ONLY)")
+        try:
+            con.execute("USE rollbook")
+            yield con
+        finally:
+            con.execute("USE memory")
+            con.execute("DETACH rollbook")
+            con.close()
 
     def look_at_published(self, complaint: str) -> None:
-        """The published file holds what counts; all that is in it can be read."""
-        found, expected = self.house.tables(), self.ledger.tables()
+        """The published file holds what counts, and records it; the file without names has as many students."""
+        agreed = damage.digest(self.published), self.ledger.version
+        if agreed == self._agreed:
+            return
+        with self.reading(self.published) as con:
+            found, recorded = tables_in(con), {(d, n): str(v) for d, n, v in con.execute(RECORDED).fetchall()}
+            totals = [con.execute(query).fetchone() for query in TOTALS]
+        expected = self.ledger.tables()
         assert found == expected, "\n".join([complaint, *differences(found, expected)])
-        if (known := damage.digest(self.published)) not in self.known:
-            if self.number % 4 == 0:  # every night would double the campaign
-                try:
-                    read_everything(self.published, self.today)
-                except duckdb.Error as error:  # a view of snapshots is as whole as they are
-                    if not (self.worn and "/snapshots/" in str(error)):
-                        raise
-            self.known.add(known)
+        counted, all_ = self.ledger.recorded()
+        assert counted.items() <= recorded.items() <= all_.items(), (
+            f"{complaint} ops.syncs lacks {counted.items() - recorded.items()}, has {recorded.items() - all_.items()}"
+        )
+        for query, total in zip(TOTALS, totals, strict=True):
+            assert total is not None
+            assert total[0] == total[1], f"{complaint} {query}: {total}"
+        if self.house.over.get("pseudonymous") and self.fresh:
+            self.look_at_pseudonymous(len(found["main.students"]))
+        if self.random.random() < 0.1:
+            self.read_everything()
+        self._agreed = agreed
+        self.known.add(agreed[0])
+
+    def look_at_pseudonymous(self, students: int) -> None:
+        """The file without names has all students, and none of their names."""
+        with self.reading(self.warehouse / "rollbook-pseudonymous.duckdb") as con:
+            found = con.execute("SELECT * FROM main.students").fetchall()
+        assert len(found) == students, f"{len(found)} students without names, of {students}"
+        assert not [row for row in found if "@school.example" in repr(row)], "a name is in the file without names"
+
+    def read_everything(self) -> None:
+        """Read every row of every table, view and macro; the macros for a student, and as of a day."""
+        try:
+            with self.reading(self.published) as con:
+                for schema, name in con.execute(RELATIONS).fetchall():
+                    con.execute(f"SELECT * FROM {schema}.{name}").fetchall()
+                for name, parameters in con.execute(MACROS).fetchall():
+                    given = ["[1]" if each == "students" else f"DATE '{self.today}'" for each in parameters]
+                    con.execute(f"SELECT * FROM {name}({', '.join(given)})").fetchall()
+        except duckdb.Error as error:  # a view of snapshots is as whole as they are
+            if not (self.worn and "/snapshots/" in str(error)):
+                raise
+
+    def look_as_reader(self) -> None:
+        """Between two steps of a writer, a reader finds the file from before or the next one, and each is whole."""
+        if self._last_read is None:
+            return
+        try:
+            found = self.published.stat().st_ino
+        except FileNotFoundError:
+            self.complaints.append("there is no file")
+            self._last_read = None
+            return
+        if found != self._last_read:
+            self._last_read = found
+            self.reads += 1
+            with self.reading(self.published) as con:
+                rows = con.execute(AGREEMENT).fetchall()
+            self.complaints += [
+                f"{t}: {now} current rows, {still} open versions" for t, now, still in rows if now != still
+            ]
 
     def look_at_copy(self) -> None:
         """The copy holds every landing that is here, and no other but those that were given up."""
         if self.copy:
             here, there = damage.files_of(self.warehouse / "raw"), damage.files_of_copy(self.copy / "raw")
             assert there == here, f"what is copied is not what is landed: {sorted(there.items() ^ here.items())}"
-
-    def look_after_kill(self, was_fresh: bool) -> None:
-        """Readers have the file from before or the whole next one; what counts is for the next writer to bring in."""
-        self.fresh = False
-        if was_fresh and damage.digest(self.published) not in self.known:
-            self.look_at_published("neither the old nor the new night:")
 
     def see_what_expired(self) -> None:
         """Days may only go from disk when they are old enough by the newest counted day, and nothing of them waits."""
@@ -468,6 +598,12 @@ class Campaign:
         self.settle()
 
 
+def plain_sync(c: Campaign) -> None:
+    """A sync; what is held is approved: a few missed nights add up, and every later one would be held as well."""
+    if c.sync() == "held":
+        c.approve()
+
+
 def outcome(error: RollbookError | None) -> str:
     """What a sync came to."""
     if error is None:
@@ -478,3 +614,33 @@ def outcome(error: RollbookError | None) -> str:
 def outcome_of(landing: Landing) -> str:
     """What a sync must come to."""
     return "counted" if landing.counts else landing.verdict
+
+
+def forked(work: Callable[[], object], *, die_at: int | None = None) -> BaseProcess:
+    """Do some work in a process of its own; with `die_at` it kills itself just before its n-th rename or link."""
+
+    def working() -> None:
+        if die_at is not None:
+            die_at_step(die_at)
+        try:
+            work()
+        except errors.RollbookError:
+            os._exit(REFUSED)
+
+    process = multiprocessing.get_context("fork").Process(target=working, daemon=True)
+    process.start()
+    return process
+
+
+def killed(work: Callable[[], object], die_at: int) -> bool:
+    """Kill some work with SIGKILL before its n-th rename or link; returns whether it had so many."""
+    process = forked(work, die_at=die_at)
+    process.join(60)
+    assert process.exitcode in (DONE, REFUSED, -signal.SIGKILL), f"the writer ended by itself, with {process.exitcode}"
+    return process.exitcode == -signal.SIGKILL
+
+
+def command(seed: int, nights: int, only: object = None) -> str:
+    """The command that plays a life again, or what is left of it."""
+    left = f" --only {','.join(only)}" if isinstance(only, list) else ""
+    return f"python -m tests.campaign --seed {seed} --nights {nights}{left}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -16,7 +15,6 @@ import duckdb
 
 from tests.campaign.ledger import Key
 
-LOCK_SECONDS = 10
 DIGEST = 16  # characters
 EDITS = (
     "UPDATE main.students SET name = 'Edited By Hand' WHERE student_id % 3 = 0",
@@ -64,17 +62,9 @@ def remove(path: Path) -> None:
 
 
 def edit(path: Path, random: Random) -> None:
-    """An analyst opens the file for writing, as soon as no reader has it open, and changes rows."""
-    until = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            with duckdb.connect(path) as con:
-                con.execute(random.choice(EDITS))
-                return
-        except duckdb.IOException:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
+    """An analyst opens the file for writing, and changes rows."""
+    with duckdb.connect(path) as con:
+        con.execute(random.choice(EDITS))
 
 
 def spoil_snapshot(snapshots: Path, random: Random) -> str:
@@ -103,6 +93,12 @@ def manifests(raw: Path) -> dict[Key, dict[str, Any]]:
         with suppress(OSError, ValueError):
             found[key_of(path)] = json.loads(path.read_bytes())
     return found
+
+
+def parts_of(manifest: dict[str, Any]) -> frozenset[str]:
+    """The approved parts of a landing that is held for the rest."""
+    approved = (part for approval in manifest.get("approvals", ()) for part in approval["parts"])
+    return frozenset(approved) if manifest["verdict"] == "held" else frozenset()
 
 
 def key_of(file: Path | str) -> Key:

@@ -1,24 +1,31 @@
-"""What operators do, and what is done to their work while it is under way."""
+"""What operators do, and what happens to their work while it is under way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
+from typing import NamedTuple
 
 import stamina
 
-from pipelines.errors import ExpiredError, NothingLandedError
+from pipelines.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
+from pipelines.operations import discard as discards
 from pipelines.operations.diff import diff
 from pipelines.operations.status import prune
+from pipelines.outputs.mirror.mirror import Mirror
+from pipelines.privacy.erasure import erase
+from pipelines.sync.whole import always, within_hold
 from tests.campaign import damage
-from tests.campaign.campaign import KEEP_DAYS, Campaign, event
-from tests.campaign.discards import call, change
-from tests.campaign.kills import DONE, REFUSED, forked, killed
-from tests.campaign.ledger import Key
+from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
+from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble
+from tests.campaign.ledger import PARTS, Key
 from tests.campaign.school import shown
 from tests.support.nights import TRIES, night
 
 COUNTED_LEAST = 4  # landings that are always left
+STEPS_MOST = 160  # a night takes about 130; one that has to recover first, more
+MOVES_MOST = 25  # of those, the renames and links
+BY_NUMBER = -1
 
 
 @event()
@@ -57,7 +64,7 @@ def a_landing_is_discarded(c: Campaign) -> None:
     change(c, key, discarded=True, number=number)
 
 
-@event(lambda c: bool(discarded(c)), rare=True)
+@event(lambda c: bool(discarded(c)), weight=3)
 def a_discarded_landing_is_put_back(c: Campaign) -> None:
     key = c.random.choice(discarded(c))
     alone = sum(k[0] == key[0] for k in discarded(c)) == 1
@@ -65,7 +72,38 @@ def a_discarded_landing_is_put_back(c: Campaign) -> None:
     change(c, key, discarded=False, number=number)
 
 
-@event()
+@event(lambda c: c.fresh and bool(erasable(c)))
+def a_student_is_erased(c: Campaign) -> None:
+    student = c.random.choice(erasable(c))
+    c.note(f"{student} is erased")
+    forget_backups(c)
+    c.operate(lambda: erasing(c, student), done=lambda: c.ledger.erase(student))
+    if c.random.random() < 0.5:
+        c.school.pupils.pop(student, None)
+
+
+@event(lambda c: c.fresh)
+def the_warehouse_is_moved(c: Campaign) -> None:
+    moved = c.warehouse.with_name("moved" if c.warehouse.name == "w" else "w")
+    c.warehouse.rename(moved)
+    c.house.warehouse = c.disk.root = moved
+    forget_backups(c)  # whose views would read snapshots that are not there
+    c.sync()
+
+
+@event(lambda c: c.fresh and c.copy is not None and not c.worn)
+def the_copy_is_proven(c: Campaign) -> None:
+    mirror = c.rollbook.listener(Mirror)
+
+    def prove() -> None:
+        with c.rollbook.writer():
+            mirror.prove(c.house.now)
+
+    c.operate(prove)
+    assert mirror.status()[1].proven_at == c.house.now, mirror.status()
+
+
+@event(weight=0.5)
 def two_sync_at_once(c: Campaign) -> bool:
     showing = c.showing()
     if c.is_lost() or not c.ledger.receive(showing, c.today).counts:
@@ -83,38 +121,150 @@ def two_sync_at_once(c: Campaign) -> bool:
     return True
 
 
-@event(lambda c: not c.is_lost())
+@event(lambda c: not c.is_lost(), weight=0.7)
 def a_sync_is_killed(c: Campaign) -> bool:
-    return kill(c, c.house.sync)
+    fresh, showing = c.fresh, c.showing()
+    with shown(c.service, showing):
+        hit = killed(without_copy(c, c.house.sync), c.random.randint(1, MOVES_MOST))
+    c.note("killed" if hit else "done before the blow")
+    c.see_what_was_judged_later()
+    c.adopt(showing, c.today)
+    c.fresh = False
+    if fresh and damage.digest(c.published) not in c.known:
+        c.look_at_published("neither the old nor the new night:")
+    return hit
 
 
-@event(lambda c: not c.is_lost())
-def a_backfill_is_killed(c: Campaign) -> bool:
-    return kill(c, lambda: c.rollbook.backfill(night(1), c.today))
+# --- what happens to a writer on the way -----------------------------------------------------------------------------
 
 
-@event(lambda c: not c.is_lost() and not c.ledger.expired(), rare=True)
-def a_rebuild_is_killed(c: Campaign) -> bool:
-    return kill(c, lambda: c.rollbook.rebuild())
+@event(lambda c: not c.is_lost(), weight=4)
+def a_writer_is_stopped(c: Campaign) -> None:
+    interrupt(c, STOPPED)
 
 
-@event(lambda c: not c.is_lost() and bool(discardable(c)))
-def a_discard_is_killed(c: Campaign) -> bool:
-    key = c.random.choice(discardable(c))
-    return kill(c, lambda: call(c, *key, discarded=True, accept=True), key)
+@event(lambda c: not c.is_lost(), weight=4)
+def the_power_fails(c: Campaign) -> None:
+    interrupt(c, STOPPED if c.in_second_process else POWER_FAILS)  # whose files this process does not see written
 
 
-@event(lambda c: not c.is_lost() and bool(discarded(c) or discardable(c)), rare=True)
-def the_undoing_of_a_discard_is_killed(c: Campaign) -> bool:
-    if not discarded(c):
-        a_landing_is_discarded(c)
-    if c.is_lost() or not discarded(c):
-        return False
-    key = c.random.choice(discarded(c))
-    return kill(c, lambda: call(c, *key, discarded=False, accept=True), key)
+@event(lambda c: not c.is_lost(), weight=2)
+def the_disk_is_full(c: Campaign) -> None:
+    interrupt(c, FULL, lasting=c.random.random() < 0.5)
+
+
+@event(lambda c: not c.is_lost(), weight=2)
+def the_disk_is_broken(c: Campaign) -> None:
+    interrupt(c, BROKEN, lasting=c.random.random() < 0.5)
+
+
+# The copy would keep the other byte when the disk is mended.
+@event(lambda c: c.fresh and not c.is_lost() and c.copy is None, weight=2)
+def the_disk_keeps_another_byte(c: Campaign) -> None:
+    interrupt(c, ANOTHER_BYTE)
+
+
+class Work(NamedTuple):
+    """What a writer is at, and what tells the model whether it was done: at one instant, or not at all."""
+
+    play: Callable[[], object]
+    done: Callable[[], None] = lambda: None
+
+
+def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
+    """Something happens to a writer, whatever it is at; sometimes a sync comes next."""
+    works = {"sync": Work(c.house.sync), **other_works(c)}
+    name = "sync" if c.random.random() < 0.5 else c.random.choice(sorted(works))
+    c.note(f"at the {name}")
+    if name == "erasure":
+        forget_backups(c)
+    c.interrupt(*works[name], Trouble(what, c.random.randint(1, STEPS_MOST), c.random, lasting), c.showing())
+    if c.random.random() < 0.5:
+        c.sync()
+
+
+def other_works(c: Campaign) -> dict[str, Work]:
+    """What a writer may be at, other than a sync."""
+    works = {"backfill": Work(lambda: c.rollbook.backfill(night(1), c.today))}
+    if not c.ledger.expired():
+        works["rebuild"] = Work(lambda: c.rollbook.rebuild(confirm=always))
+    if waiting := c.ledger.waiting():
+        works["approval"] = approval(c, *c.random.choice(sorted(waiting.items())))
+    if there := discardable(c):
+        works["discard"] = move(c, c.random.choice(there), discarded=True)
+    if aside := discarded(c):
+        works["undoing of a discard"] = move(c, c.random.choice(aside), discarded=False)
+    if c.fresh and (known := erasable(c)):
+        works["erasure"] = erasure(c, c.random.choice(known))
+    return works
+
+
+def approval(c: Campaign, day: date, key: Key) -> Work:
+    """Approve of a landing, or of parts of it."""
+    parts = c.random.sample(sorted(PARTS), c.random.choice([0, 0, 2]))
+
+    def done() -> None:
+        if approved(c, key, parts):
+            c.ledger.approve(key, parts)
+
+    return Work(lambda: c.rollbook.approve(day, only=parts), done)
+
+
+def move(c: Campaign, key: Key, *, discarded: bool) -> Work:
+    """Discard a landing, or put it back."""
+
+    def done() -> None:
+        c.ledger.become(key, discarded=key not in damage.landings(c.warehouse / "raw"))
+
+    return Work(lambda: call(c, *key, discarded=discarded, accept=True), done)
+
+
+def erasure(c: Campaign, student: int) -> Work:
+    """Erase a student."""
+
+    def done() -> None:
+        if c.rollbook.raw.erasure_register.count > len(c.ledger.erased):
+            c.ledger.erase(student)
+
+    return Work(lambda: erasing(c, student), done)
+
+
+def approved(c: Campaign, key: Key, parts: list[str]) -> bool:
+    """Whether a landing was approved, or these parts of it."""
+    found = damage.manifests(c.warehouse / "raw")[key]
+    return found["verdict"] == "approved" or bool(parts and damage.parts_of(found) >= set(parts))
 
 
 # --- what several have in common -------------------------------------------------------------------------------------
+
+
+def call(c: Campaign, day: date, number: int | None, *, discarded: bool, accept: bool) -> None:
+    """Take a landing back, or put it back; without a number, the only one or the last counted one of its day."""
+    confirm = always if accept else within_hold
+    if discarded:
+        discards.discard(c.rollbook, day, number, reason="the campaign says so", confirm=confirm)
+    else:
+        discards.undo_discard(c.rollbook, day, number, confirm=confirm)
+
+
+def change(c: Campaign, key: Key, *, discarded: bool, number: int | None = BY_NUMBER) -> None:
+    """Discard a landing, or put it back: what would take many rows away is held until somebody accepts it."""
+    c.note(f"{key[0]} landing {key[1]} is {'discarded' if discarded else 'put back'}")
+    day, number = key[0], key[1] if number == BY_NUMBER else number
+    accept = False
+    if c.ledger.would_lose(key, discarded=discarded):
+        c.operate(lambda: call(c, day, number, discarded=discarded, accept=False), fails=HeldError)
+        accept = True
+
+    def once() -> None:
+        try:
+            call(c, day, number, discarded=discarded, accept=accept)
+        except DamagedError:
+            if (key in damage.landings(c.warehouse / "raw")) == discarded:
+                raise  # the landing is where it was
+            c.note("a snapshot turned out to be damaged when the landing had been moved")
+
+    c.operate(once, done=lambda: c.ledger.become(key, discarded=discarded), behind=c.worn)
 
 
 def discardable(c: Campaign) -> list[Key]:
@@ -130,20 +280,20 @@ def discarded(c: Campaign) -> list[Key]:
     return sorted(k for k, x in c.ledger.landings.items() if x.discarded and x.day >= kept_from)
 
 
-def kill(c: Campaign, work: Callable[[], object], key: Key | None = None) -> bool:
-    """Kill a writer; sometimes a sync comes next. Returns whether the blow came before its end."""
-    fresh, showing = c.fresh, c.showing()
-    with shown(c.service, showing):
-        hit = killed(without_copy(c, work), c.random)
-    c.note("killed" if hit else "done before the blow")
-    if key is not None:  # it is discarded, or put back, at one instant
-        c.ledger.become(key, discarded=key not in damage.landings(c.warehouse / "raw"))
-    c.see_what_was_judged_later()
-    c.adopt(showing, c.today)
-    c.look_after_kill(fresh)
-    if c.random.random() < 0.5:
-        c.sync()
-    return hit
+def erasable(c: Campaign) -> list[int]:
+    """The students whom Rollbook knows."""
+    return sorted({key[0] for key in c.ledger.current()["students"]})
+
+
+def erasing(c: Campaign, student: int) -> None:
+    """Erase a student."""
+    erase(c.rollbook, student, reason="case 12", confirm=lambda _: True)
+
+
+def forget_backups(c: Campaign) -> None:
+    """Somebody deletes the backups."""
+    damage.remove(c.older)
+    c.landed_then = {}
 
 
 def without_copy(c: Campaign, work: Callable[[], object]) -> Callable[[], object]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from pipelines.mirror.mirror import restore
+from pipelines.outputs.mirror.mirror import restore
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event, register
 from tests.campaign.ledger import Key
@@ -56,11 +56,11 @@ for _name, _kind in KINDS.items():
         f"{_name} is damaged",
         play=partial(hurt, kind=_kind),
         ready=partial(can_be_hurt, kind=_kind),
-        rare=_kind.startswith(("raw/*", "raw/snapshot_date=*/discarded")),
+        weight=5 if _kind.startswith(("raw/*", "raw/snapshot_date=*/discarded")) else 1,
     )
 
 
-@event(lambda c: can_be_lost(c), rare=True)
+@event(lambda c: can_be_lost(c), weight=3)
 def a_landed_day_is_lost(c: Campaign) -> None:
     day = c.random.choice(sorted({x.day for x in c.ledger.counted() if not x.expired}))
     name = f"snapshot_date={day}"
@@ -72,7 +72,7 @@ def a_landed_day_is_lost(c: Campaign) -> None:
     c.sync()
 
 
-@event(lambda c: can_be_lost(c), rare=True)
+@event(lambda c: can_be_lost(c), weight=3)
 def all_landed_days_are_lost(c: Campaign) -> None:
     lose(c, "")
     bring_back(c)
@@ -85,7 +85,7 @@ def all_snapshots_are_lost(c: Campaign) -> None:
     c.sync()
 
 
-@event(lambda c: bool(c.landed_then) and can_be_lost(c), rare=True)
+@event(lambda c: bool(c.landed_then) and can_be_lost(c), weight=3)
 def the_warehouse_is_set_back(c: Campaign) -> None:
     was, landed = damage.files_of(c.warehouse / "raw"), dict(c.ledger.landings)
 

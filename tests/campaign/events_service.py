@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
-from pipelines.errors import ArgumentError
+from pipelines.errors import ArgumentError, DamagedError, OtherInstitutionError
 from pipelines.operations.status import prune
 from tests.campaign.campaign import Campaign, event
-from tests.campaign.discards import change
+from tests.campaign.events_operator import change
 from tests.campaign.ledger import Showing
-from tests.campaign.school import lasting_fault, passing_faults
+from tests.campaign.school import lasting_fault, passing_faults, shown
 from tests.support.nights import night
-
-
-@event()
-def a_plain_night(c: Campaign) -> None:
-    c.sync()
-
-
-@event()
-def a_missed_night(c: Campaign) -> None:
-    c.off = True
 
 
 @event()
@@ -86,7 +77,7 @@ def the_school_has_odd_values(c: Campaign) -> None:
     c.sync()
 
 
-@event()
+@event(weight=3)
 def an_unproven_walk(c: Campaign) -> None:
     sets = c.random.choice([{"students"}, {"classes"}, {"students", "classes"}])
     c.sync(c.showing(unproven=frozenset(sets), hidden=some(c, 2)))
@@ -103,18 +94,21 @@ def a_record_is_removed(c: Campaign) -> None:
     c.sync()
 
 
-@event()
+@event(weight=3)
 def a_search_is_not_answered(c: Campaign) -> None:
     c.school.leave(1)
     c.sync(c.showing(unanswered=True, hidden=some(c, 1)))
 
 
-@event()
+@event(weight=3)
 def a_few_records_are_refused(c: Campaign) -> None:
-    c.sync(c.showing(broken=some(c, c.random.randint(1, 3)) | {c.random.choice(sorted(c.school.rooms))}))
+    if is_fifth := c.random.random() < 0.5:  # which is not too many yet
+        c.school.leave(len(c.school.pupils) % 5)
+    count = len(c.school.pupils) // 5 if is_fifth else c.random.randint(1, 3)
+    c.sync(c.showing(broken=some(c, count) | {c.random.choice(sorted(c.school.rooms))}))
 
 
-@event()
+@event(weight=3)
 def too_many_records_are_refused(c: Campaign) -> None:
     assert c.sync(c.showing(broken=some(c, len(c.school.pupils) // 2))) in ("failed", "lost")
 
@@ -132,10 +126,9 @@ def a_fault_lasts(c: Campaign) -> None:
 @event(lambda c: can_lose_many(c))
 def a_mass_removal_is_held(c: Campaign) -> None:
     lose_many(c)
-    c.off = c.random.random() < 0.5
 
 
-@event(lambda c: can_lose_many(c))
+@event(lambda c: can_lose_many(c), weight=2)
 def a_mass_change_is_held(c: Campaign) -> None:
     showing = c.showing()
     renamed = {i: r | {"name": f"{r['name']} {c.number}"} for i, r in showing.students.items()}
@@ -148,7 +141,7 @@ def a_mass_removal_is_approved_the_same_night(c: Campaign) -> None:
     c.approve()
 
 
-@event(lambda c: any(day < c.today for day in c.ledger.waiting()), rare=True)
+@event(lambda c: any(day < c.today for day in c.ledger.waiting()), weight=5)
 def what_an_earlier_night_held_is_approved(c: Campaign) -> None:
     c.approve()
 
@@ -162,14 +155,19 @@ def an_approval_finds_nothing_held(c: Campaign) -> None:
     assert len(c.service.requests) == asked
 
 
-@event(lambda c: c.today > night(1))
-def the_clock_is_a_year_ahead(c: Campaign) -> None:
-    with c.clock_off_by(365):
+@event(lambda c: c.today > night(1), weight=3)
+def the_clock_is_days_ahead(c: Campaign) -> None:
+    with c.clock_off_by(c.random.choice([2, 2, 3, 365])):
         c.note(f"it is {c.house.now.date()} here")
-        assert c.is_lost() or c.run(c.house.sync) is not None, "what was fetched is filed under another year"
+        assert c.is_lost() or c.run(c.house.sync) is not None, "what was fetched is filed under another day"
         if "keep_days" in c.house.over and not c.is_lost():
             c.operate(lambda: prune(c.rollbook))
     c.check()
+
+
+@event(lambda c: not c.is_lost(), weight=2)
+def a_day_to_come_is_asked_for(c: Campaign) -> None:
+    c.operate(lambda: c.rollbook.sync(c.today + timedelta(days=1)), fails=ArgumentError)
 
 
 @event(lambda c: (c.ledger.newest() or c.today) < c.today)
@@ -177,6 +175,19 @@ def the_clock_is_a_day_behind(c: Campaign) -> None:
     yesterday = night(c.number - 1)
     with c.clock_off_by(-1):
         c.sync(c.school.showing(c.number - 1), label=yesterday)
+
+
+@event(lambda c: bool(c.ledger.counted()) and not c.is_lost())
+def another_institution_answers(c: Campaign) -> None:
+    ours, c.service.school = c.service.school, {"id": 52, "name": "Another School", "key": "another-school"}
+    showing = c.showing(failing=True)
+    with shown(c.service, showing):
+        error = c.run(c.house.sync)
+    c.service.school = ours
+    c.see_what_was_judged_later()
+    c.adopt(showing, c.today)
+    assert isinstance(error, (OtherInstitutionError, DamagedError) if c.worn else OtherInstitutionError), error
+    assert c.service.requests[-1].path == "auth", "records of another institution were asked for"
 
 
 # --- what several have in common -------------------------------------------------------------------------------------
@@ -212,16 +223,19 @@ def land_a_mixture(c: Campaign) -> None:
 def can_lose_many(c: Campaign) -> bool:
     """Whether enough of the school is known, and the service still has it."""
     known = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
-    return len(known) >= 40
+    return len(known) >= 24
 
 
 def lose_many(c: Campaign) -> bool:
-    """Two thirds of the known students are gone, from the lists and from every search: nobody sees that without asking.
+    """Two thirds of the known students are gone, or as few as are held, from the lists and from every search: nobody
+    sees that without asking.
 
     Returns whether that is held, as it is unless days are lost.
     """
-    known = sorted({key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys())
-    gone = set(c.random.sample(known, len(known) * 2 // 3))
+    current = {key[0] for key in c.ledger.current()["students"]}
+    known = sorted(current & c.school.pupils.keys())
+    few = max(6, len(current) // 10 + 1)
+    gone = set(c.random.sample(known, c.random.choice([few, len(known) * 2 // 3])))
     showing: Showing = c.showing()
     left = {i: r for i, r in showing.students.items() if i not in gone}
     c.note(f"{len(gone)} of {len(known)} students are gone")

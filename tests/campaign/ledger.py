@@ -6,7 +6,7 @@ hold. Nothing of the code under test decides anything here; the history is folde
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -22,6 +22,8 @@ Moved = dict[str, tuple[int, int, int, int]]  # per table: the rows before, and 
 SETS = ("students", "classes")
 COUNTED = ("synced", "unproven", "approved")
 UNJUDGED = "None"
+# The parts of a landing that may be approved by themselves.
+PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "listed"))
 MOST = 10**11  # minutes, or anything else that is counted
 LAST = 2**20  # the place of a landing that comes after all others of its day
 # The one value that moves nightly and makes no version; it is folded like a table, of which only the last row counts.
@@ -55,7 +57,7 @@ class Landing:
     """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
 
     `place` is the position among all landings of its day, and `moved` what the verdict was about. An `expired` one is gone
-    from disk and still counts.
+    from disk and still counts. Of one that is held, only the approved `parts` count.
     """
 
     day: date
@@ -65,11 +67,31 @@ class Landing:
     moved: Moved | None = None
     discarded: bool = False
     expired: bool = False
+    parts: frozenset[str] = frozenset()
 
     @property
     def counts(self) -> bool:
         """Whether it is part of what its day states."""
-        return self.verdict in COUNTED and not self.discarded
+        return (self.verdict in COUNTED or bool(self.parts)) and not self.discarded
+
+    @property
+    def outcome(self) -> str:
+        """What the record of the syncs says of it."""
+        return "synced" if self.verdict in COUNTED else self.verdict
+
+    def counted(self, set_name: str) -> model.Shown:
+        """What counts of it: of a set whose listed records do not, each counts as refused."""
+        shown = replace(self.shown[set_name], landing=self.place)
+        if not self.parts:
+            return shown
+        records = shown.records if f"{set_name}:listed" in self.parts else dict.fromkeys(shown.records)
+        return replace(shown, proven=shown.proven and f"{set_name}:removed" in self.parts, records=records)
+
+    def without(self, student: int) -> Landing:
+        """The same without an erased student."""
+        shown = self.shown["students"]
+        left = {i: stated for i, stated in shown.records.items() if i != student}
+        return replace(self, shown={**self.shown, "students": replace(shown, records=left)})
 
 
 @dataclass
@@ -77,6 +99,9 @@ class Ledger:
     """All landings, also those that do not count."""
 
     landings: dict[Key, Landing] = field(default_factory=dict)
+    erased: set[int] = field(default_factory=set)
+    # How often it has changed.
+    version: int = 0
     _current: Current = field(default_factory=dict)
 
     # -- what a sync must come to ----------------------------------------------------------------------------------
@@ -89,7 +114,10 @@ class Ledger:
     def land_only(self, showing: Showing, day: date) -> Landing:
         """The landing of such a sync, if that ends before it has a verdict."""
         now = self.current()
-        return Landing(day, {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS})
+        landing = Landing(day, {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS})
+        for student in self.erased:
+            landing = landing.without(student)
+        return landing
 
     def judge(self, landing: Landing) -> Landing:
         """A landing with the verdict that it must get now."""
@@ -120,6 +148,14 @@ class Ledger:
     def on_disk(self) -> dict[Key, str]:
         """The landings that must be there to be read, with their verdicts."""
         return {k: x.verdict for k, x in self.landings.items() if not x.discarded and not x.expired}
+
+    def recorded(self) -> tuple[dict[Key, str], dict[Key, str]]:
+        """The landings that the published file must record, and all that it may, with their outcomes.
+
+        One that changes nothing is recorded when the next one is published.
+        """
+        outcomes = {k: "discarded" if x.discarded else x.outcome for k, x in self.landings.items()}
+        return {k: outcomes[k] for k, x in self.landings.items() if x.counts}, outcomes
 
     def expired(self) -> list[date]:
         """The days that only the history remembers."""
@@ -160,27 +196,35 @@ class Ledger:
     def land(self, key: Key, landing: Landing) -> None:
         """A landing has come."""
         assert key not in self.landings, f"the landing number {key} is taken by {self.landings[key].verdict} records"
-        self.landings[key] = replace(landing, place=key[1])
-        self._current = {}
+        self.know(self.landings | {key: replace(landing, place=key[1])})
 
     def know(self, landings: Mapping[Key, Landing]) -> None:
         """All landings are these."""
         self.landings = dict(landings)
+        self.version += 1
         self._current = {}
 
-    def approve(self, key: Key) -> None:
-        """Somebody approves of a landing."""
-        self.become(key, verdict="approved", moved=self.judge(self.landings[key]).moved)
+    def approve(self, key: Key, only: Collection[str] = ()) -> None:
+        """Somebody approves of a landing, or of `only` some parts."""
+        landing = self.landings[key]
+        if only and (parts := landing.parts.union(only)) != PARTS:
+            self.become(key, parts=parts)
+        else:
+            moved = self.judge(replace(landing, parts=frozenset())).moved
+            self.become(key, verdict="approved", parts=frozenset(), moved=moved)
 
     def become(self, key: Key, **values: Any) -> None:
         """A landing is judged, discarded, put back, expired."""
-        self.landings[key] = replace(self.landings[key], **values)
-        self._current = {}
+        self.know(self.landings | {key: replace(self.landings[key], **values)})
 
     def forget(self, lost: Container[date] = ()) -> None:
         """Somebody accepted that the expired days, and others, are lost."""
-        self.landings = {k: x for k, x in self.landings.items() if not x.expired and x.day not in lost}
-        self._current = {}
+        self.know({k: x for k, x in self.landings.items() if not x.expired and x.day not in lost})
+
+    def erase(self, student: int) -> None:
+        """A student is erased, from what has landed and from what ever will."""
+        self.erased.add(student)
+        self.know({key: landing.without(student) for key, landing in self.landings.items()})
 
 
 def moves(before: Current, after: Current) -> Moved:
@@ -240,7 +284,7 @@ def _too_many_broken(shown: model.Shown) -> bool:
 
 
 def _shown(landings: Iterable[Landing], set_name: str) -> list[model.Shown]:
-    return [replace(x.shown[set_name], landing=x.place) for x in landings]
+    return [x.counted(set_name) for x in landings]
 
 
 def differences(found: Tables, expected: Tables, most: int = 4) -> Iterator[str]:

@@ -13,8 +13,8 @@ from tests.support.records import entry, school_class, student
 from tests.support.wire import faults
 from tests.support.wire.service import Bend, Service
 
-CAP = 25  # records a page, so that a walk of the students has several
-FEWEST, MOST = 45, 85
+CAP = 15  # records a page, so that a walk of the students has several
+FEWEST, MOST = 30, 55
 
 ODD_NUMBERS = (0, -1, 2**31, 10**11, -(10**11))
 ODD_AMOUNTS = (0.0, -1.0, 5e-324, 1e11, -1e11)
@@ -52,7 +52,7 @@ class School:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.pupils = {i: _pupil(i, random) for i in range(1001, 1001 + random.randint(55, 70))}
+        self.pupils = {i: _pupil(i, random) for i in range(1001, 1001 + random.randint(36, 44))}
         self.rooms = {i: school_class(i) for i in range(501, 501 + random.randint(7, 10))}
         self.left: dict[int, Record] = {}
         self.next_id = 2001

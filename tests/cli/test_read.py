@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_export_writes_the_format_asked_for(
     rows = fortnight.rows("SELECT COUNT(*) FROM course_overview")[0][0]
     assert f"Wrote {rows} rows to {tmp_path / name}." in " ".join(done.stdout.split())
     assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_no_file_of_the_warehouse_is_written_over(fortnight: School, tmp_path: Path) -> None:
+    copy = tmp_path / "w"
+    shutil.copytree(fortnight.warehouse, copy, symlinks=True)
+    landing = next(copy.glob("raw/*/landing=1"))
+    for target in (copy / "rollbook.duckdb", copy / "private" / "erasures" / "f", landing / "manifest.json"):
+        before = target.read_bytes() if target.exists() else None
+        message = error(run_at(copy, "export", "roster", "--format", "csv", "--out", str(target)), 2)
+        assert message.endswith(f"would be among the warehouse's own files: write to {copy}/exports or elsewhere")
+        assert (target.read_bytes() if target.exists() else None) == before
+    assert run_at(copy, "export", "roster").returncode == 0
+    assert run_at(copy, "export", "classes", "--out", str(copy / "exports" / "f.csv")).returncode == 0
 
 
 @pytest.mark.parametrize("name", daily(["f.docx", "f.CSVX", "f.2026"], "f.docx"))

@@ -15,7 +15,7 @@ from pipelines.explore import pages
 from pipelines.explore.book import ROWS, Book, Listing
 from pipelines.export import Format
 from pipelines.export.query import export
-from pipelines.report.morning import REASONS
+from pipelines.outputs.report.morning import REASONS
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"

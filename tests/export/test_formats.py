@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.export import Format
+from pipelines.export import Format, check_target
 from pipelines.export import query as module
 from pipelines.export.query import export
 from pipelines.settings import ROOT
@@ -189,9 +189,9 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     assert out.read_text() == "older"
 
 
-def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(fortnight: School, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="is not a folder"):
-        write(fortnight, "roster", Format.CSV, tmp_path / "nowhere" / "f.csv")
+        check_target(tmp_path / "nowhere" / "f.csv")
     with pytest.raises(NothingLandedError, match="rollbook sync"):
         export(tmp_path / "rollbook.duckdb", "roster", Format.CSV, tmp_path / "f.csv", scratch=tmp_path)
 

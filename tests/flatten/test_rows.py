@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.flatten import Batch, schema
+from pipelines.flatten.rows import Batch, schema
 from pipelines.landing.manifest import Landed
 from pipelines.tables import SETS, of_set
 from tests.support.flattening import flatten

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.errors import BusyError, EngineError, NothingLandedError
 from pipelines.fleet import build as building
-from pipelines.store.published import FleetFile
+from pipelines.store.fleet import FleetFile
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.processes.commands import run_command

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.support.warehouses.coded_district import (
     BIRCH,
     CEDAR,
     WITHOUT_NAMES,
+    coded_district,
     codes,
     counts,
     file_of,
@@ -40,6 +42,14 @@ from tests.support.warehouses.coded_district import (
 from tests.support.warehouses.district import District
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.pseudonyms import Secrets, declare_personal, ident
+
+
+@pytest.fixture(scope="module")
+def played(secrets: Secrets) -> Iterator[District]:
+    """Three institutions, of which two make pseudonymous files, and the files of all of them. For copying."""
+    with coded_district(secrets) as made:
+        made.build()
+        yield made
 
 
 def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
@@ -72,7 +82,7 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
     assert reached(district.warehouse) == {"fleet-pseudonymous.duckdb", "pseudonymous"}
 
     # An erased student is gone from both at once, and stays away.
-    assert erase(district.house(ASH)).counts["fleet"] == 2
+    assert erase(district.house(ASH)).counts["fleet"] == 4  # both files, of two builds
     assert not file_of(district).exists()
     assert not (district.warehouse / "pseudonymous").exists()
     assert district.build().pseudonymous == Built(2, 14, night(2), {CEDAR: MAKES_NONE})
@@ -85,7 +95,6 @@ def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_file_has(district: District) -> None:
-    district.build()
     compared = 0
     tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables((RELEASE,))]
     with duckdb.connect() as con:
@@ -106,7 +115,6 @@ def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_f
 @pytest.mark.slow
 def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) -> None:
     """Two students were renamed on the second night, and of one of them two figures changed."""
-    district.build()
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
     )
@@ -140,7 +148,6 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its institutions have made their own files again."""
-    district.build()
     assert rows(district, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
     declare_personal(monkeypatch, "classes", "class_room")
     district.build()
@@ -152,7 +159,6 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
 
 
 def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
-    district.build()
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
     with house.rollbook().writer():
@@ -176,6 +182,7 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
 
 
 def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_path: Path) -> None:
+    file_of(district).unlink()
     with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
         run("fleet", "sql", "--pseudonymous", "FROM students")
     assert "Not included, for lack of a pseudonymous file: cedar." in run("fleet", "build")
@@ -196,7 +203,6 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
 def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_takes_it_along(
     district: District,
 ) -> None:
-    district.build()
     district.write({ASH: WITHOUT_NAMES[ASH]})
     write(district, BIRCH)
     assert district.build().pseudonymous == Built(1, 9, night(2), {BIRCH: MAKES_NONE, CEDAR: MAKES_NONE})
@@ -226,7 +232,6 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 
 
 def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District) -> None:
-    district.build()
     (district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
     printed = run("fleet", "build", exits=1)
     assert "birch was left out: its file is damaged" in printed
@@ -240,7 +245,6 @@ def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(di
 def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    district.build()
     first = version(file_of(district))
 
     def refused(*_: Any) -> None:

@@ -15,9 +15,9 @@ from pipelines.errors import BusyError, NothingLandedError, RollbookError, Setti
 from pipelines.fleet import build as building
 from pipelines.fleet.build import OTHER_DAYS, RETYPED, Difference, Histories
 from pipelines.settings import DUCKDB, SAIL
-from pipelines.store.history import Computed
-from pipelines.store.published import FleetFile
-from pipelines.sync import Rollbook
+from pipelines.store.fleet import FleetFile
+from pipelines.store.history.engine import Computed
+from pipelines.sync.whole import WholeRollbook
 from pipelines.views.fleet import shared
 from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
@@ -52,7 +52,7 @@ def contents(district: District, name: str) -> dict[str, Counter[str]]:
     return {t: Counter(map(repr, rows(district.warehouse / name / "rollbook.duckdb", f"FROM {t}"))) for t in tables}
 
 
-def opened(name: str) -> Rollbook:
+def opened(name: str) -> WholeRollbook:
     """An institution's warehouse, as a command opens it."""
     return compose(settings.load(institution=name, fetches=False))
 

@@ -6,9 +6,11 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ import pytest
 from pipelines.landing.bodies import BodyWriter
 from pipelines.landing.manifest import Body, Drift, Landed, TableCounts, Verdict, Walk
 from pipelines.landing.raw import RawStore
+from tests.campaign.disk import POWER_FAILS, Disk, PowerFailedError, Trouble
 from tests.landing.landings import AT, DAY, add, begin, body, folder, full, land, manifest
 
 # --- what is written -------------------------------------------------------------------------------------------------
@@ -129,6 +132,7 @@ from datetime import date, datetime, UTC
 from pathlib import Path
 from pipelines.landing.manifest import Received
 from pipelines.landing.raw import RawStore
+from tests.campaign.disk import POWER_FAILS, Disk, PowerFailedError, Trouble
 from tests.landing.landings import begin
 for day in (20, 21):
     writer = begin(RawStore(Path(sys.argv[1])), date(2026, 11, day))
@@ -218,3 +222,16 @@ def test_what_was_held_may_be_approved_and_nothing_else(raw: RawStore) -> None:
         with pytest.raises(ValueError, match="already has a verdict: held"):
             raw.record_verdict(held, verdict)
     assert raw.record_verdict(held, Verdict.APPROVED).verdict is Verdict.APPROVED
+
+
+@pytest.mark.parametrize("step", range(1, 40))
+def test_a_day_that_expires_is_there_as_a_whole_or_gone_when_the_power_fails(raw: RawStore, step: int) -> None:
+    days = [DAY, DAY + timedelta(days=1)]
+    for day in [*days, *days, DAY + timedelta(days=2)]:
+        land(raw, day=day)
+    disk = Disk(raw.root, look=lambda: None)
+    with disk.installed(), suppress(PowerFailedError), disk.at_work(Trouble(POWER_FAILS, step, Random(step))):
+        raw.expire(days, noted=days)
+    raw.sweep()
+    assert [day for day in days if raw.manifests(day) and [m.landing for m in raw.manifests(day)] != [1, 2]] == []
+    assert len(raw.manifests(DAY + timedelta(days=2))) == 1

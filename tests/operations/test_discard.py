@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,8 @@ from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Hold, Verdict
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.status import load_status as look
-from pipelines.sync import always
+from pipelines.sync.recovery import Recovery
+from pipelines.sync.whole import always
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
@@ -149,3 +151,16 @@ def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
     undo_discard(house.rollbook(), night(5), confirm=always)
     assert house.query(query) == [("synced", "synced", "")]
     assert look(house.rollbook()).discarded == ()
+
+
+def test_the_record_of_the_syncs_follows_though_the_day_stays_as_it_is(house: House) -> None:
+    house.sync()
+    recorded = "SELECT landing, outcome FROM ops.syncs WHERE snapshot_date = DATE '2026-11-24' ORDER BY 1"
+    discard(house.rollbook(), night(5), 1, reason="seen twice")
+    assert house.query(recorded) == [(1, "discarded"), (2, "synced")]
+    killed = patch.object(Recovery, "recover_lake", side_effect=[None, KeyboardInterrupt])
+    with killed, pytest.raises(KeyboardInterrupt):
+        undo_discard(house.rollbook(), night(5))
+    with house.rollbook().writer():
+        pass
+    assert house.query(recorded) == [(1, "synced"), (2, "synced")]

@@ -12,11 +12,12 @@ from pipelines.errors import ArgumentError, BusyError, ExpiredError
 from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.known import rebuild_as_known_on
 from pipelines.privacy import access
-from pipelines.sync import Rollbook, always
+from pipelines.sync.whole import WholeRollbook, always
 from tests.support.nights import SET_OF, House, new_house, night
 from tests.support.processes.commands import run_at
-from tests.support.reading import rows
+from tests.support.reading import opened, rows
 from tests.support.records import classes, student, students
+from tests.support.warehouses.begun import begin
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.holds import first_night, is_held
 
@@ -29,7 +30,8 @@ Content = dict[str, list[tuple[Any, ...]]]
 
 def content(file: Path) -> Content:
     """Every row that readers have."""
-    return {name: sorted(rows(file, f"FROM {name}"), key=repr) for name in TABLES}
+    with opened(file) as con:
+        return {name: sorted(con.execute(f"FROM {name}").fetchall(), key=repr) for name in TABLES}
 
 
 def as_known(house: House, number: int, out: Path) -> Content:
@@ -41,28 +43,24 @@ def test_it_is_the_file_that_readers_had_whatever_came_later(tmp_path: Path) -> 
     with new_house(students(12), classes(2)) as house:
         had: dict[int, Content] = {}
         first_night(house, students(12))
-        had[1] = content(house.published)
         is_held(house, 2, [*students(2), student(3, summary="refused")])
         house.night(3, [student(1, name="Night 3"), *students(10, first=2)])
         had[3] = content(house.published)
-        house.at(4).approve(night(2))  # had been held for two nights
-        had[4] = content(house.published)
+        house.at(5).approve(night(2))  # had been held for three nights
         house.service.students = [student(1, name="Corrected"), *students(11, first=2)]
-        house.at(5).sync()
+        house.sync()
         house.service.students = students(12)
         house.sync(fresh=True)  # a second landing of that day
         had[5] = content(house.published)
         discard(house.at(6).rollbook(), night(3), reason="wrong", confirm=always)
         had[6] = content(house.published)
         undo_discard(house.at(7).rollbook(), night(3), confirm=always)
-        had[7] = content(house.published)
-        house.night(8, students(12))
         before = house.state(), folders(house)
         for number, then in had.items():
             assert as_known(house, number, tmp_path / f"{number}.duckdb") == then, number
         # The hold of the second night is known as a hold until its approval.
         verdicts = "SELECT verdict FROM ops.syncs WHERE snapshot_date = DATE '2026-11-21'"
-        assert [rows(tmp_path / f"{n}.duckdb", verdicts) for n in (3, 4)] == [[("held",)], [("approved",)]]
+        assert [rows(tmp_path / f"{n}.duckdb", verdicts) for n in (3, 5)] == [[("held",)], [("approved",)]]
         assert (house.state(), folders(house)) == before
     assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
     assert rows(tmp_path / "5.duckdb", "SELECT COUNT(*) FROM snapshots.students") == [(0,)]
@@ -81,40 +79,41 @@ def test_erasures_always_apply_and_one_that_happens_meanwhile_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with new_house(students(12), classes(1)) as house:
-        house.night(1)
+        begin(house)
         house.night(2, students(11))
         erase(house, 7)
         found = as_known(house, 1, tmp_path / "then.duckdb")
         assert [row[0] for row in found["main.students"]] == [1, 10, 11, 12, 2, 3, 4, 5, 6, 8, 9]
         assert not any(row[0] == 7 for table in SET_OF for row in found[f"history.{table}"])
-        rebuild = Rollbook.rebuild
+        rebuild = WholeRollbook.rebuild
 
-        def meanwhile(self: Rollbook, **how: Any) -> Any:
+        def meanwhile(self: WholeRollbook, **how: Any) -> Any:
             erase(house, 8)
             return rebuild(self, **how)
 
-        monkeypatch.setattr(Rollbook, "rebuild", meanwhile)
+        monkeypatch.setattr(WholeRollbook, "rebuild", meanwhile)
         with pytest.raises(BusyError, match="A student was erased meanwhile, so nothing was written: run this again"):
             as_known(house, 1, tmp_path / "again.duckdb")
     assert [path.name for path in tmp_path.iterdir()] == ["then.duckdb"]
 
 
 def test_where_days_have_expired_it_refuses_and_names_them(tmp_path: Path) -> None:
-    with new_house(students(12), classes(1), keep_days=2) as house:
-        for number in range(1, 7):
-            house.night(number)
+    with new_house(students(12), classes(1), keep_days=1) as house:
+        begin(house, nights=5)
         before = house.state()
         with pytest.raises(ExpiredError, match="What was landed on 2026-11-20 to 2026-11-2[12] has expired"):
-            as_known(house, 5, tmp_path / "then.duckdb")
+            as_known(house, 4, tmp_path / "then.duckdb")
         with pytest.raises(ArgumentError, match="Nothing was known on 2026-11-19: no landing counted yet"):
             as_known(house, 0, tmp_path / "then.duckdb")
+        with pytest.raises(ArgumentError, match="has not begun, so nothing is known on it"):
+            as_known(house, 9, tmp_path / "then.duckdb")
         assert house.state() == before
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_the_file_and_a_line_in_the_access_log(tmp_path: Path) -> None:
     with new_house(students(3), classes(1)) as house:
-        house.night(1)
+        begin(house)
         house.night(2, students(2))
         out = tmp_path / "then.duckdb"
         given = ("rebuild", "--as-known-on", str(night(1)))

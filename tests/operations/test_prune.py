@@ -6,9 +6,7 @@ again (G7 for what remains). The command is in `test_room`.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from copy import deepcopy
 
 import duckdb
 import pytest
@@ -18,17 +16,11 @@ from pipelines.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, new_house, night
 from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
+from tests.support.warehouses.begun import begin_changing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 KEEP = 4
-
-
-@pytest.fixture(scope="module")
-def ten() -> Iterator[ChangingNights]:
-    """Ten nights, of which four are kept; a fifth stays on disk for a night. To be copied, not changed."""
-    with new_house(students(30), classes(3)) as made:
-        yield ChangingNights(made).play(10, keep_days=KEEP)
 
 
 @pytest.fixture
@@ -39,13 +31,12 @@ def nights() -> Iterator[ChangingNights]:
 
 
 @pytest.fixture
-def expired(ten: ChangingNights, nights: ChangingNights) -> ChangingNights:
-    """Those ten nights, in a warehouse of the test's own."""
-    shutil.copytree(ten.house.warehouse, nights.house.warehouse, symlinks=True)
-    nights.house.service.students = ten.house.service.students
-    nights.expected, nights.number = deepcopy(ten.expected), ten.number
-    nights.house.at(10)
-    return nights
+def expired() -> Iterator[ChangingNights]:
+    """Ten nights, of which four are kept; a fifth stays on disk for a night."""
+    with new_house(students(30), classes(3), keep_days=KEEP) as made:
+        nights = begin_changing(made, 10)
+        del made.over["keep_days"]
+        yield nights
 
 
 # --- what goes, and what stays ---------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pipelines.privacy import aggregates
 from pipelines.privacy.aggregates import figure, release
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, entry, school_class, student, within
+from tests.support.warehouses.begun import begin
 from tests.support.warehouses.erasures import erase
 
 TERM = "name,first_day,last_day\nAutumn,2026-09-01,2026-11-21\n"
@@ -39,8 +40,7 @@ def taught() -> Records:
 def house() -> Iterator[House]:
     """Two nights, in a term that ends with the second one."""
     with new_house([pupil(n) for n in range(1, 61)], taught(), hold_changed_percent=100) as made:
-        made.night(1)
-        made.night(2)
+        begin(made, nights=2)
         (made.warehouse / "terms.csv").write_text(TERM)
         yield made
 

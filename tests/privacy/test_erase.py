@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -18,8 +19,8 @@ from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
 from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Holdings
-from pipelines.store import published
-from pipelines.sync import always
+from pipelines.store.clean import clean
+from pipelines.sync.whole import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.records import student
@@ -27,6 +28,7 @@ from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
+REASON = "asked for by the family, case 12"
 # The columns of what the record of the work must still say.
 SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, verified, found_by_search, removed, rows_added, requests"
 
@@ -47,6 +49,8 @@ def lived() -> Iterator[House]:
 @contextmanager
 def copied(house: House) -> Iterator[House]:
     """A copy of a house, with the same service."""
+    house.service.mend()
+    house.service.students = everybody(6)
     with folder() as made:
         shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
         yield House(made / "warehouse", house.service, **house.over).at(6)
@@ -55,9 +59,38 @@ def copied(house: House) -> Iterator[House]:
 @pytest.fixture
 def house(lived: House) -> Iterator[House]:
     """A copy of its own."""
-    lived.service.mend()
-    lived.service.students = everybody(6)
     with copied(lived) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def erasure(lived: House) -> Iterator[SimpleNamespace]:
+    """The student's erasure from a copy: the house after it, to be copied and not changed, the certificate and the
+    copies that it made; the exports, the rows of all others and the finds of a search that there were before.
+    """
+    copies = []
+
+    def cleaned(path: Path, scratch: Path) -> None:
+        clean(path, scratch)
+        copies.append(path.read_bytes())
+
+    with copied(lived) as house, pytest.MonkeyPatch.context() as patch:
+        exports = house.warehouse / "exports"
+        (exports / "sent").mkdir()
+        (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
+        names = [str(p.relative_to(house.warehouse)) for p in sorted(exports.rglob("*.*"))]
+        before, there = (others(house), catalog(house)), canary.found(house.warehouse)
+        patch.setattr("pipelines.sync.erasures.clean", cleaned)
+        certificate = erase(house, reason=REASON)
+        yield SimpleNamespace(
+            house=house, certificate=certificate, copies=copies, exports=names, before=before, there=there
+        )
+
+
+@pytest.fixture
+def erased(erasure: SimpleNamespace) -> Iterator[House]:
+    """A copy of the house from which the student is erased."""
+    with copied(erasure.house) as made:
         yield made
 
 
@@ -83,66 +116,48 @@ def assert_gone(house: House) -> None:
     assert {k: v for k, v in house.examined().items() if v} == {}
 
 
-def test_the_published_files_are_clean_copies_byte_for_byte(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a gap among what is written after the copy could hold a piece of a name (`store.published.clean`)."""
-    copies = []
-
-    def copied(path: Path, scratch: Path) -> None:
-        published.clean(path, scratch)
-        copies.append(path.read_bytes())
-
-    monkeypatch.setattr("pipelines.sync.recovery.clean", copied)
-    erase(house)
-    files = [house.published, *house.rollbook().warehouse.kept()]
-    for file, copy in zip(files, copies, strict=True):
+def test_the_published_files_are_clean_copies_byte_for_byte(erasure: SimpleNamespace) -> None:
+    """Else a gap among what is written after the copy could hold a piece of a name (`store.clean`)."""
+    files = [erasure.house.published, *erasure.house.rollbook().warehouse.kept()]
+    for file, copy in zip(files, erasure.copies, strict=True):
         whole = file.read_bytes()
         assert whole.startswith(copy)
         assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
 
 
-def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(house: House) -> None:
-    reason = "asked for by the family, case 12"
-    exports = house.warehouse / "exports"
-    (exports / "sent").mkdir()
-    (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
-    names = [str(p.relative_to(house.warehouse)) for p in sorted(exports.rglob("*.*"))]
-    before, shown, there = others(house), catalog(house), canary.found(house.warehouse)
-    assert {p.split("/")[0] for p in there} >= {*PLACES, "report.html", "exports"}
-    assert {t for hits in there.values() for t in hits} == set(canary.TEXTS)
-    certificate = erase(house, reason=reason)
+def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(erasure: SimpleNamespace) -> None:
+    assert {p.split("/")[0] for p in erasure.there} >= {*PLACES, "report.html", "exports"}
+    assert {t for hits in erasure.there.values() for t in hits} == set(canary.TEXTS)
+    house, certificate = erasure.house, erasure.certificate
     assert_gone(house)
-    assert (others(house), catalog(house)) == (before, shown)
-    assert [p.name for p in exports.rglob("*")] == ["sent"]
-    assert all(f"- `{name}`\n" in certificate.text for name in names)
+    assert (others(house), catalog(house)) == erasure.before
+    assert [p.name for p in (house.warehouse / "exports").rglob("*")] == ["sent"]
+    assert all(f"- `{name}`\n" in certificate.text for name in erasure.exports)
     assert (certificate.counts["landings"], certificate.counts["exports"]) == (6, 5)
     assert certificate.path.read_text() == certificate.text
-    assert reason in certificate.text
+    assert REASON in certificate.text
 
 
-def test_the_student_stays_out_of_all_that_comes_after(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore; nights that still list the student; a rebuild, a backfill, a discard undone."""
-    erase(house)
-    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
-    assert_gone(house)
-    house.service.requests.clear()
+def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore; a night that still lists the student; a rebuild, a backfill, a discard undone."""
+    erased.rollbook().restore(erased.rollbook().warehouse.kept()[-1])
+    assert_gone(erased)
+    erased.service.requests.clear()
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.sync.ingest.LARGE", 1)  # a second process files what comes
-        house.night(7, everybody(7), details="all")
-    assert_gone(house)
-    manifest = house.landings(night(7))[-1]
+        erased.night(7, everybody(7), details="all")
+    assert_gone(erased)
+    manifest = erased.landings(night(7))[-1]
     assert manifest.verdict is Verdict.SYNCED
     assert [(w.proof is not None, w.erased) for w in manifest.walks] == [(True, 1), (True, 0)]
-    assert [a for a in asked(house.service.requests) if str(canary.ID) in a or "anary" in a.lower()] == []
-    before = house.tables()
-    house.rollbook().rebuild(confirm=always)
-    house.rollbook().backfill(night(1), night(7), confirm=always)
-    assert_gone(house)
-    assert house.tables() == before
-    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
-    assert_gone(house)
-    discards.undo_discard(house.rollbook(), night(5), confirm=always)
-    house.night(8, everybody(8))
-    assert_gone(house)
+    assert [a for a in asked(erased.service.requests) if str(canary.ID) in a or "anary" in a.lower()] == []
+    before = erased.tables()
+    erased.rollbook().rebuild(confirm=always)
+    erased.rollbook().backfill(night(1), night(7), confirm=always)
+    assert_gone(erased)
+    assert erased.tables() == before
+    discards.undo_discard(erased.rollbook(), night(5), confirm=always)
+    assert_gone(erased)
 
 
 @pytest.mark.parametrize("die_at", daily([2, 9, 40, 70], 40))
@@ -163,32 +178,38 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
     assert list((house.warehouse / "raw").rglob(".*")) == []
 
 
-def test_what_a_backup_brings_back_is_removed_by_the_next_writer(house: House, tmp_path: Path) -> None:
+def test_what_a_backup_brings_back_is_removed_by_the_next_writer(lived: House, erased: House) -> None:
     """Of raw/, of snapshots/ and of the published files, restored from before the erasure."""
+    before = others(erased)
     for part in ("raw", "snapshots", "published"):
-        shutil.copytree(house.warehouse / part, tmp_path / "backup" / part, symlinks=True)
-    erase(house)
-    before = others(house)
-    for part in ("raw", "snapshots", "published"):
-        shutil.copytree(tmp_path / "backup" / part, house.warehouse / part, dirs_exist_ok=True)
-    oldest = min((house.warehouse / "published").glob("*.duckdb"))
-    house.published.unlink()
-    house.published.symlink_to(Path("published", oldest.name))
-    assert canary.found(house.warehouse)
-    with house.rollbook().writer():
+        shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
+    oldest = min((erased.warehouse / "published").glob("*.duckdb"))
+    erased.published.unlink()
+    erased.published.symlink_to(Path("published", oldest.name))
+    assert canary.found(erased.warehouse)
+    with erased.rollbook().writer():
         pass
-    assert_gone(house)
-    assert others(house) == before
+    assert_gone(erased)
+    assert others(erased) == before
+
+
+@pytest.fixture(scope="module")
+def with_expired_days(lived: House) -> Iterator[House]:
+    """A house whose first days are in the published files alone. To be copied, not changed."""
+    with copied(lived) as house:
+        house.over["keep_days"] = 2
+        for number in (7, 8, 9, 10):
+            house.night(number, everybody(number))
+        assert len(house.rollbook().landings.expired_days()) >= 3
+        yield house
 
 
 @pytest.fixture
-def expiring(house: House) -> House:
-    """A house whose first days are in the published files alone."""
-    house.over["keep_days"] = 2
-    for number in (7, 8, 9, 10):
-        house.night(number, everybody(number))
-    assert len(house.rollbook().landings.expired_days()) >= 3
-    return house
+def expiring(with_expired_days: House) -> Iterator[House]:
+    """A copy of it, on the night of its last sync."""
+    with copied(with_expired_days) as house:
+        house.service.students = everybody(10)
+        yield house.at(10)
 
 
 def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(expiring: House, tmp_path: Path) -> None:
@@ -271,10 +292,8 @@ def test_a_student_under_a_legal_hold_is_not_erased_until_it_is_lifted(house: Ho
     erasing.lift(house.rollbook(), canary.ID)
     with pytest.raises(ArgumentError, match="not under a legal hold"):
         erasing.lift(house.rollbook(), canary.ID)
-    erase(house)
-    assert_gone(house)
-    with pytest.raises(ArgumentError, match="erased already"):
-        erasing.hold(house.rollbook(), canary.ID, reason="too late")
+    with pytest.raises(HeldError, match="not confirmed"):
+        erase(house, confirm=lambda _: False)
 
 
 @pytest.mark.slow
@@ -293,15 +312,16 @@ def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None
         erase(house, 77)
 
 
-def test_nothing_is_fetched_without_what_is_remembered(house: House) -> None:
-    erase(house)
-    shutil.rmtree(house.warehouse / "private")
-    house.service.requests.clear()
+def test_nobody_is_held_who_is_erased_and_nothing_is_fetched_without_what_is_remembered(erased: House) -> None:
+    with pytest.raises(ArgumentError, match="erased already"):
+        erasing.hold(erased.rollbook(), canary.ID, reason="too late")
+    shutil.rmtree(erased.warehouse / "private")
+    erased.service.requests.clear()
     for number in (7, 8):
         with pytest.raises(DamagedError, match=r"restore private/erasures/ from its newest backup"):
-            house.night(number, everybody(number))
-    assert house.service.requests == []
-    assert canary.found(house.warehouse) == {}
+            erased.night(number, everybody(number))
+    assert erased.service.requests == []
+    assert canary.found(erased.warehouse) == {}
 
 
 def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(house: House) -> None:
@@ -338,12 +358,10 @@ def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> N
     assert [w.erased for w in house.landings(night(7))[-1].walks] == [2, 0]
 
 
-def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(house: House, tmp_path: Path) -> None:
-    backup = Path(shutil.copyfile(house.published, tmp_path / "backup.duckdb"))
-    with duckdb.connect(str(backup)) as con:
+def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(lived: House, erased: House) -> None:
+    shutil.copyfile(lived.published, erased.published)
+    with duckdb.connect(str(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
-    erase(house)
-    shutil.copyfile(backup, house.published)
-    with house.rollbook().writer():
+    with erased.rollbook().writer():
         pass
-    assert_gone(house)
+    assert_gone(erased)

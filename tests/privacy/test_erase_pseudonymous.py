@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.privacy import aggregates
 from pipelines.privacy.pseudonymous import Codes
-from pipelines.sync import always
+from pipelines.sync.whole import always
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
 from tests.support.records import classes, student, students

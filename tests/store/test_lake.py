@@ -65,7 +65,7 @@ def lake(tmp_path: Path) -> Lake:
 def file(con: duckdb.DuckDBPyConnection, tmp_path: Path, lake: Lake) -> Path:
     """The file of the students, of a lake of one day."""
     chosen = parts(stage(tmp_path, 1, page(*students(8))), students=8)
-    lake.commit(compose(con, DAY, chosen, tmp_path / "day"), [1], chosen)
+    lake.commit(compose(con, DAY, chosen, tmp_path / "day"), (1,), chosen)
     return lake.root / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
 
 

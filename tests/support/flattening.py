@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines.flatten import Batch, Flattener
+from pipelines.flatten.rows import Batch, Flattener
 from pipelines.landing.manifest import Landed
 
 

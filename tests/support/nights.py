@@ -23,9 +23,10 @@ from pipelines.compose import compose
 from pipelines.landing.manifest import Manifest
 from pipelines.settings import Settings, load
 from pipelines.store import checks
-from pipelines.sync import Rollbook, Synced
+from pipelines.sync.rollbook import Synced
+from pipelines.sync.whole import WholeRollbook
 from tests.support.models import model
-from tests.support.reading import rows
+from tests.support.reading import opened, rows
 from tests.support.records import Record, Records, student, students
 from tests.support.wire.service import KEY, Asked, Service
 
@@ -113,7 +114,7 @@ class House:
         given = {**self._given(), **self.over, **over}
         return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
 
-    def rollbook(self, **over: Any) -> Rollbook:
+    def rollbook(self, **over: Any) -> WholeRollbook:
         """What is under test."""
         return compose(self.settings(**over), clock=lambda: self.now)
 
@@ -162,9 +163,8 @@ class House:
 
     def tables(self, *further: str) -> Tables:
         """The published rows, sorted: the current ones, the versions and the changes; also of tables that a test adds."""
-        names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution", *further)]
-        with duckdb.connect(self.published, read_only=True) as con:
-            return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
+        with opened(self.published) as con:
+            return tables_in(con, *further)
 
     def examined(self) -> dict[str, list[str]]:
         """Every rule, with what it finds wrong in the published file."""
@@ -182,6 +182,12 @@ class House:
     def landings(self, day: date) -> list[Manifest]:
         """The manifests of one day."""
         return self.rollbook().raw.manifests(day)
+
+
+def tables_in(con: duckdb.DuckDBPyConnection, *further: str) -> Tables:
+    """The rows of an opened file, as `House.tables` returns them."""
+    names = [f"{s}.{t}" for s in ("main", "history") for t in (*SET_OF, "institution", *further)]
+    return {n: _sorted(con.execute(f"SELECT * FROM {n}").fetchall()) for n in (*names, "main.changes")}
 
 
 @contextmanager
@@ -267,12 +273,14 @@ class ChangingNights:
         renamed = student(4 + number, name=f"Night {number}", activity_tracking=None)
         return [*students(3, first=1 + number), renamed, *students(26, first=5 + number)]
 
-    def play(self, count: int, **over: Any) -> ChangingNights:
-        """Sync some more nights."""
+    def play(self, count: int, *, is_begun: bool = False, **over: Any) -> ChangingNights:
+        """Sync some more nights. With `is_begun` the house has had them already."""
         for _ in range(count):
             self.number += 1
-            listed = self.listed(self.number)
-            self.house.night(self.number, listed, over=over)
+            self.house.service.students = listed = self.listed(self.number)
+            self.house.at(self.number)
+            if not is_begun:
+                self.house.sync(over=over)
             self.expected.night(self.number, listed, self.house.service.classes)
         return self
 

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import duckdb
 
+_asking = Lock()
+
+
+@cache
+def _instance() -> duckdb.DuckDBPyConnection:
+    """A DuckDB for all questions: to make one takes longer than most of them do."""
+    return duckdb.connect()
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to a published file, opened anew as an analyst opens it; to one at a time."""
+    with _asking, _instance().cursor() as con:
+        con.execute(f"ATTACH '{file}' AS \"{file.stem}\" (READ_ONLY)")
+        try:
+            con.execute(f'USE "{file.stem}"')
+            yield con
+        finally:
+            con.execute("USE memory")
+            con.execute(f'DETACH "{file.stem}"')
+
 
 def rows(file: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """What an analyst would get."""
-    with duckdb.connect(file, read_only=True) as con:
+    with opened(file) as con:
         return con.execute(query, list(parameters)).fetchall()

@@ -9,9 +9,11 @@ import pytest
 
 from pipelines.errors import ContractChangedError
 from pipelines.landing.manifest import Verdict
+from pipelines.sync.whole import always
 from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.warehouses.begun import begin
+from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
 
 # --- the rules -------------------------------------------------------------------------------------------------------
@@ -189,3 +191,12 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(house
     expected = Expected().night(1, students(10), classes(1)).night(3, students(10), classes(1))
     assert house.tables() == expected.tables()
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in range(1, 7)]
+
+
+def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure(house: House) -> None:
+    """It leaves fewer records, of which the refused ones are more than a fifth."""
+    house.night(1, [student(i, email=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
+    erase(house, 40)
+    before = house.tables()
+    house.rollbook().rebuild(confirm=always)
+    assert house.tables() == before

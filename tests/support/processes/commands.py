@@ -30,7 +30,7 @@ _IMPORTED = (
     "rich.markdown",
     "rich.progress",
     "rich.table",
-    "pipelines.sync",
+    "pipelines.sync.whole",
     "pipelines.export.query",
     "pipelines.operations.diff",
     "pipelines.operations.discard",

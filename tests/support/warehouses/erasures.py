@@ -9,7 +9,7 @@ import duckdb
 from pipelines.operations import discard as discards
 from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Certificate
-from pipelines.sync import always
+from pipelines.sync.whole import always
 from tests.support.nights import House, night
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students

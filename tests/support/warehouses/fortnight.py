@@ -22,7 +22,7 @@ from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
-from pipelines.sync import Rollbook
+from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import TABLES
 from tests.support.nights import folder
 from tests.support.reading import rows as rows
@@ -44,7 +44,7 @@ def noon(day: date) -> datetime:
 
 def rollbook(
     warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
-) -> Rollbook:
+) -> WholeRollbook:
     """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))

@@ -12,7 +12,7 @@ import duckdb
 
 from pipelines.landing.manifest import Landed, Proof
 from pipelines.store import schema
-from pipelines.store.history import History
+from pipelines.store.history.engine import History
 from pipelines.store.lake import Lake, Part, Staged, compose
 from pipelines.store.staging import Staging
 from pipelines.views import fleet as views
@@ -47,7 +47,7 @@ class SmallLake:
             n = len(shown)
             proof = Proof(set=name, walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if name in proven else None
             landed.append(Part(name, (Staged(staging.folder, 1),), {1: proof} if proof else {}))
-        self.lake.commit(compose(self.con, day, landed, self.folder / "day"), [1], landed)
+        self.lake.commit(compose(self.con, day, landed, self.folder / "day"), (1,), landed)
 
     def catch_up(self) -> None:
         """Bring the history up to the lake."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.support.nights import Expected, House
 from tests.support.processes.machines import left_over, open_below
 from tests.support.records import student, students
+from tests.support.warehouses.begun import begin
 
 COUNT = 400
 # One changed, one gone, one new.
@@ -18,8 +19,7 @@ TONIGHT = [
 
 def two_nights(house: House) -> House:
     """Two nights of the same, so that there is an older published file as well; then it is the third."""
-    house.night(1)
-    house.night(2)
+    begin(house, nights=2)
     house.service.students = list(TONIGHT)
     return house.at(3)
 

@@ -21,7 +21,7 @@ from filelock import FileLock
 from pipelines.compose import compose
 from pipelines.sandbox import Sandbox
 from pipelines.settings import load
-from pipelines.sync import Rollbook
+from pipelines.sync.whole import WholeRollbook
 from tests.support.reading import rows
 
 FIRST = date(2026, 9, 24)
@@ -42,7 +42,7 @@ class School:
         """What analysts open."""
         return self.warehouse / "rollbook.duckdb"
 
-    def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
+    def rollbook(self, today: date = LAST, **over: Any) -> WholeRollbook:
         """The warehouse, at a quarter past two of a night."""
         base_url = self.sandbox.url if self.sandbox else "http://127.0.0.1:9"
         given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
-from pipelines.mirror.mirror import restore
+from pipelines.outputs.mirror.mirror import restore
 from pipelines.settings import ROOT
 from tests.support.nights import House
 from tests.support.processes.servers import free_port, until

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from pipelines.errors import DamagedError
+from pipelines.store.lake import DayRecord, Lake
 from tests.support.nights import Expected, House, night
 from tests.support.warehouses.recovery import recovered
 
@@ -52,6 +55,20 @@ def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, e
     file.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
     recovered(house, expected)
     assert file.read_bytes() == whole
+
+
+def test_a_snapshot_is_not_merged_with_another_byte(house: House, expected: Expected) -> None:
+    """It would still be read: as a file of before the column was declared."""
+    put = Lake.put
+
+    def put_and_spoil(lake: Lake, record: DayRecord, paths: Mapping[str, Path]) -> None:
+        put(lake, record, paths)
+        file = lake.own("students", record.snapshot_date)
+        file.write_bytes(file.read_bytes().replace(b"reference_id", b"reference_ie"))
+
+    with patch.object(Lake, "put", put_and_spoil), pytest.raises(DamagedError, match="were damaged and have been"):
+        house.sync()
+    recovered(house, expected)
 
 
 def scratched(content: bytes) -> bytes:

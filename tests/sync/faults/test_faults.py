@@ -20,7 +20,7 @@ import pytest
 
 from pipelines.errors import BusyError, MachineError
 from pipelines.operations.doctor import Level, examine
-from pipelines.sync import Rollbook
+from pipelines.sync.rollbook import Rollbook
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import (
     Disk,

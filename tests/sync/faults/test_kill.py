@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from pipelines.sandbox import Sandbox
-from pipelines.sync import always
+from pipelines.sync.whole import always
 from pipelines.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
@@ -69,7 +69,9 @@ def read(warehouse: Path) -> date | None:
 
 
 def tables(warehouse: Path) -> dict[str, str]:
-    return export(warehouse / "rollbook.duckdb", RECORDS)
+    """The digests of all tables, but for that of the days: it tells of landings, of which killed syncs leave more."""
+    found = export(warehouse / "rollbook.duckdb", RECORDS)
+    return {name: digest for name, digest in found.items() if not name.startswith("spans.days")}
 
 
 def assert_nothing_left(warehouse: Path) -> None:

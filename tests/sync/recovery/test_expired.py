@@ -24,25 +24,25 @@ def tonight(number: int) -> Records:
 
 
 @pytest.fixture(scope="module")
-def eight_nights(three_nights: Path) -> Iterator[Path]:
-    """Eight nights, of which the first five are in the history alone. To be copied, not changed."""
+def six_nights(three_nights: Path) -> Iterator[Path]:
+    """Six nights, of which the first three are in the history alone. To be copied, not changed."""
     with new_house(classes=classes(4), keep_days=2) as made:
         shutil.copytree(three_nights, made.warehouse, symlinks=True)
-        for number in range(4, 9):
+        for number in range(4, 7):
             made.night(number, tonight(number))
         yield made.warehouse
 
 
 @pytest.fixture
-def expired(house: House, expected: Expected, eight_nights: Path) -> Expected:
+def expired(house: House, expected: Expected, six_nights: Path) -> Expected:
     """Those nights, in the test's own house, and what its tables must hold."""
     shutil.rmtree(house.warehouse)
-    shutil.copytree(eight_nights, house.warehouse, symlinks=True)
-    house.over, house.service.students = {"keep_days": 2}, tonight(8)
-    for number in range(4, 9):
+    shutil.copytree(six_nights, house.warehouse, symlinks=True)
+    house.over, house.service.students = {"keep_days": 2}, tonight(6)
+    for number in range(4, 7):
         expected.night(number, tonight(number), classes(4))
-    assert house.rollbook().raw.days() == [night(n) for n in (6, 7, 8)]
-    house.at(9)
+    assert house.rollbook().raw.days() == [night(n) for n in (4, 5, 6)]
+    house.at(7)
     return expected
 
 
@@ -52,7 +52,7 @@ def test_expired_days_come_back_from_a_file_that_holds_them(
 ) -> None:
     loss(house)
     house.sync()
-    assert house.tables() == expired.night(9, house.service.students, classes(4)).tables()
+    assert house.tables() == expired.night(7, house.service.students, classes(4)).tables()
 
 
 def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Expected) -> None:
@@ -61,24 +61,24 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     with pytest.raises(ExpiredError) as lost:
         house.sync()
     assert lost.value.exit_code == 1
-    gone = f"The history of 5 days ({night(1)} to {night(5)}) was only in a published file that is gone"
+    gone = f"The history of 3 days ({night(1)} to {night(3)}) was only in a published file that is gone"
     assert gone in lost.value.message
     assert "rollbook rebuild --accept-loss" in lost.value.message
-    assert [m.verdict for m in house.landings(night(9))] == [None]
+    assert [m.verdict for m in house.landings(night(7))] == [None]
     assert not house.published.exists()
     with pytest.raises(ExpiredError):
         house.rollbook().rebuild()
     with pytest.raises(ExpiredError):
-        house.rollbook().backfill(night(6), night(8))
+        house.rollbook().backfill(night(4), night(6))
     done = house.rollbook().rebuild(accept_loss=True)
-    assert list(done.rebuilt) == [night(6), night(7), night(8)]
+    assert list(done.rebuilt) == [night(4), night(5), night(6)]
     left = Expected()
-    for number in (6, 7, 8):
+    for number in (4, 5, 6):
         left.night(number, tonight(number), classes(4))
-    left.night(9, house.service.students, classes(4), unproven=["students", "classes"])
+    left.night(7, house.service.students, classes(4), unproven=["students", "classes"])
     assert house.tables() == left.tables()
-    house.at(10).sync()
-    assert house.tables() == left.night(10, house.service.students, classes(4)).tables()
+    house.at(8).sync()
+    assert house.tables() == left.night(8, house.service.students, classes(4)).tables()
 
 
 def test_without_the_warehouse_s_key_no_file_can_be_proven_to_be_its_own(house: House, expired: Expected) -> None:

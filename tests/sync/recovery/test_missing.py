@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.errors import LostError
 from pipelines.operations.status import load_status
-from pipelines.sync import always
+from pipelines.sync.whole import always
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.sync.recovery.losses import LISTED, delete
@@ -23,15 +23,11 @@ def aside(house: House, *parts: str) -> Callable[[], Path]:
     return lambda: shutil.copytree(away, there, dirs_exist_ok=True)
 
 
-def lose_snapshots(house: House) -> None:
-    shutil.rmtree(house.warehouse / "snapshots")
-
-
 def keep_all(_: House) -> None:
     """Nothing else is lost."""
 
 
-@pytest.mark.parametrize("also", [keep_all, lose_snapshots, delete])
+@pytest.mark.parametrize("also", [keep_all, delete])
 def test_a_day_that_is_missing_from_raw_fails_the_night_which_is_landed_and_comes_later(
     house: House, expected: Expected, also: Callable[[House], None]
 ) -> None:

@@ -17,7 +17,7 @@ from pipelines.errors import (
 )
 from pipelines.flatten import rows
 from pipelines.landing.manifest import Verdict
-from pipelines.sync import always
+from pipelines.sync.whole import always
 from pipelines.tables import TABLES
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, students

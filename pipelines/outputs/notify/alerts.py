@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -21,13 +21,11 @@ from typing import ClassVar, NamedTuple
 import msgspec
 from filelock import FileLock, Timeout
 
-from pipelines import settings
-from pipelines.compose import compose
 from pipelines.errors import RollbookError, UndeliveredError
 from pipelines.export.query import run_query
-from pipelines.notify.channels import send
+from pipelines.outputs.notify.channels import send
 from pipelines.source.fetch import utc_now
-from pipelines.sync import Rollbook
+from pipelines.sync.whole import WholeRollbook
 from pipelines.util import cron, files
 from pipelines.util.text import count_of, listed, naming
 
@@ -98,7 +96,7 @@ class Alerts:
     # The state that could not be written, kept for this process: the alert may be about a full disk.
     _unwritten: ClassVar[dict[Path, State]] = {}
 
-    def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, rollbook: WholeRollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
         self.rollbook = rollbook
         self.settings = rollbook.settings
         self.clock = clock
@@ -249,17 +247,6 @@ class Alerts:
         except OSError as error:
             log.warning("%s cannot be written (%s)", self._path.name, type(error).__name__)
             self._unwritten[self._path] = state
-
-
-def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
-    """The alerts of each institution that has an address to notify; without those whose settings are invalid."""
-    found = {}
-    for name in institutions:
-        with suppress(RollbookError):
-            alerts = Alerts(compose(settings.load(fetches=False, institution=name)), clock=clock)
-            if alerts.channels:
-                found[name] = alerts
-    return found
 
 
 # -- delivery ----------------------------------------------------------------------------------------------------------

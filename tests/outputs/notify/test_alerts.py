@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.errors import HeldError
-from pipelines.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome, deliver
+from pipelines.outputs.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
+from tests.support.warehouses.begun import begin
 from tests.support.wire.listeners import Webhook, webhook
 from tests.support.wire.service import KEY
 
@@ -21,20 +20,11 @@ FAILED = Outcome("run-1", Kind.FAILED, night(2), "The service gave no answer. Tr
 GOOD = Outcome("run-2", Kind.SYNCED, night(2))
 
 
-@pytest.fixture(scope="module")
-def one_night() -> Iterator[Path]:
-    """A warehouse with one night, to be copied."""
-    with new_house(students(60), classes(2)) as made:
-        made.at(1).sync()
-        yield made.warehouse
-
-
 @pytest.fixture
-def house(hook: Webhook, one_night: Path) -> Iterator[House]:
+def house(hook: Webhook) -> Iterator[House]:
     """A warehouse with one night, and a service to tell."""
     with new_house(students(60), classes(2), notify=hook.url) as made:
-        shutil.copytree(one_night, made.warehouse, symlinks=True)
-        yield made.at(2)
+        yield begin(made).at(2)
 
 
 def alerts(house: House, **over: Any) -> Alerts:
@@ -130,7 +120,7 @@ def test_a_service_that_refuses_is_not_asked_again_and_its_words_are_not_told(
     house.now += timedelta(days=1)
     deliver({"": alerts(house)})
     assert len(hook.requests) == 1
-    assert [r.getMessage() for r in caplog.records if r.name.startswith("pipelines.notify")] == [
+    assert [r.getMessage() for r in caplog.records if r.name.startswith("pipelines.outputs.notify")] == [
         "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 404"
     ]
     kept = (house.warehouse / "build" / "alerts.json").read_text()
@@ -156,7 +146,7 @@ def test_a_state_that_cannot_be_written_still_tells_and_tells_once(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Alerts, "_unwritten", {})
-    monkeypatch.setattr("pipelines.notify.alerts.files.write", full)
+    monkeypatch.setattr("pipelines.outputs.notify.alerts.files.write", full)
     assert tell(house, FAILED, FAILED) == [True, False]
     assert len(hook.posted) == 1
 

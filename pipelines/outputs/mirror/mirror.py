@@ -47,8 +47,8 @@ from pipelines.store import checks
 from pipelines.store.database import connect, count, literal, names
 from pipelines.store.schema import TERMS, THRESHOLDS, declared
 from pipelines.store.warehouse import Warehouse
-from pipelines.sync import Rollbook, always
 from pipelines.sync.listeners import Listener
+from pipelines.sync.whole import WholeRollbook, always
 from pipelines.tables import TABLES
 from pipelines.util import files
 from pipelines.util.machine import in_bytes
@@ -156,13 +156,14 @@ class Mirror(Listener):
         self._note(msgspec.structs.replace(self.state(), tried_at=at, proven_at=at, unproven=""))
 
     def remark(self) -> str:
-        """When the copy was last proven, and why it could not be since; empty without a copy."""
+        """When the copy was last proven, and why it could not be updated or proven since; empty without a copy."""
         if not self.url:
             return ""
         state = self.state()
         last = f"on {state.proven_at:%Y-%m-%d %H:%M} UTC" if state.proven_at else "never"
         wrong = f". On {state.tried_at:%Y-%m-%d} that failed: {state.unproven}" if state.unproven else ""
-        return f"The off-site copy was last proven, by restoring and comparing it, {last}{wrong}"
+        behind = f"The off-site copy is not up to date: {state.failed}. It" if state.failed else "The off-site copy"
+        return f"{behind} was last proven, by restoring and comparing it, {last}{wrong}"
 
     def check(self) -> None:
         """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
@@ -260,8 +261,12 @@ class Mirror(Listener):
         """The current catalog in the object store, and the local state. Raises MirrorError."""
         return newest(Bucket(self.url, self.folder)), self.state()
 
+    def behind(self, catalog: Catalog) -> list[str]:
+        """The files that the copy lacks, or holds otherwise or though they are gone here, sorted."""
+        return sorted({path for path, _ in _files(self._known()).items() ^ catalog.files.items()})
+
     def verify(self, progress: Progress = lambda *_: None) -> list[str]:
-        """Read the whole copy back; returns the paths of files that are missing or damaged. Raises MirrorError."""
+        """Read the whole copy back; returns the objects that are missing or damaged. Raises MirrorError."""
         bucket = Bucket(self.url, self.folder)
         last = newest(bucket)
         if last is None:
@@ -272,7 +277,7 @@ class Mirror(Listener):
             digests = threads.map(lambda item: bucket.fetch(stored_as(*item)), last.files.items())
             for done, ((path, file), digest) in enumerate(zip(last.files.items(), digests, strict=True), 1):
                 if digest != file.sha256:
-                    wrong.append(path)
+                    wrong.append(stored_as(path, file))
                 progress("files", done, len(last.files))
         return wrong
 
@@ -564,7 +569,7 @@ def prove(settings: Settings, progress: Progress) -> None:
     with files.aside(ours.build) as folder:
         restore(settings.lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy")
-        beside = Rollbook(
+        beside = WholeRollbook(
             settings.model_copy(update={"keep_days": None}),
             progress=progress,
             warehouse=theirs,

@@ -67,7 +67,7 @@ def make(
 ) -> str:
     """Return the page's HTML, from an open database. For the parameters see `morning.render`."""
     # Commands that make no page should not wait for Jinja.
-    from pipelines.report import morning
+    from pipelines.outputs.report import morning
 
     content = morning.load_morning(con, names=names)
     charts = morning.draw(content)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from pipelines.notify import channels
+from pipelines.outputs.notify import channels
 from pipelines.settings import messengers
 from tests.support.tiers import daily, slow
 from tests.support.wire.drips import sending

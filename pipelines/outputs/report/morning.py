@@ -19,8 +19,8 @@ from typing import Any, ClassVar, NamedTuple
 import duckdb
 from jinja2 import Environment
 
-from pipelines import pages
 from pipelines.store.statements import statements
+from pipelines.util import pages
 
 # A month of trend, and lists that fit on a page.
 DAYS = 31
@@ -41,7 +41,7 @@ REASONS = (
     ("is_low_score", "low score"),
 )
 
-sql = statements("pipelines.report")
+sql = statements("pipelines.outputs.report")
 
 # A row of a query, with its columns as attributes.
 Row = SimpleNamespace
@@ -407,7 +407,7 @@ WEEK = 7  # days; within them, the name of a weekday says which one
 
 @cache
 def _environment() -> Environment:
-    return pages.environment("pipelines.report", number=lambda n: f"{n:,}", day=long_date)
+    return pages.environment("pipelines.outputs.report", number=lambda n: f"{n:,}", day=long_date)
 
 
 def render(

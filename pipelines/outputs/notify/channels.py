@@ -42,7 +42,7 @@ def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) ->
     env |= {"no_proxy": f"{direct},localhost,127.0.0.0/8,::1", "NETRC": os.devnull}
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "pipelines.notify.channels"],
+            [sys.executable, "-P", "-m", "pipelines.outputs.notify.channels"],
             input=json.dumps(order | {"seconds": SECONDS}).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

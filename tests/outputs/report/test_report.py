@@ -13,9 +13,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines import report
 from pipelines.errors import HeldError, KeyRefusedError
-from pipelines.report import morning
+from pipelines.outputs import report
+from pipelines.outputs.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM course_overview"

@@ -1,0 +1,75 @@
+"""`python -m tests.campaign --seed N` plays one life again; `--total 10000` plays so many nights of new ones."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import secrets
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from tests.campaign.campaign import NIGHTS, command
+from tests.campaign.lives import attempt, shortest
+
+
+def main() -> int:
+    """Play; returns 1 if a life failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="the first life (default: any)")
+    parser.add_argument("--nights", type=int, default=NIGHTS, help="how many nights a life has")
+    parser.add_argument("--only", help="of these nights, only what happens at these places")
+    parser.add_argument("--total", type=int, default=0, help="play so many nights, in new lives, on all cores")
+    parser.add_argument("--stop", action="store_true", help="stop at the first life that fails")
+    asked = parser.parse_args()
+    if asked.total:
+        return many(asked.seed, -(-asked.total // asked.nights), asked.nights, stop=asked.stop)
+    return one(asked.seed, asked.nights, asked.only.split(",") if asked.only else None)
+
+
+def many(first: int, lives: int, nights: int, *, stop: bool) -> int:
+    """Play so many lives, and count what has happened."""
+    print(f"{lives} lives of {nights} nights from seed {first}", flush=True)
+    played: Counter[str] = Counter()
+    failed, done, began = 0, 0, time.monotonic()
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
+        for life in as_completed([pool.submit(attempt, seed, nights) for seed in range(first, first + lives)]):
+            _, events, failure = life.result()
+            played, done = played + events, done + 1
+            if failure is not None:
+                failed += 1
+                print(f"{failure.sentence[:300]}\n{failure.command}", flush=True)
+                if stop:
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    break
+            if done % 20 == 0:
+                print(f"{done * nights} nights, {time.monotonic() - began:.0f} s, {failed} failed", flush=True)
+    print(f"{done * nights} nights, {played.total()} events, {time.monotonic() - began:.0f} s; {failed} lives failed")
+    print("\n".join(f"{count:7} {name}" for name, count in sorted(played.items())))
+    return 1 if failed else 0
+
+
+def one(seed: int, nights: int, only: list[str] | None) -> int:
+    """Play one life; of one that fails, find the shortest that still does."""
+    _, played, failure = attempt(seed, nights, only)
+    if failure is None:
+        print(f"It holds: {dict(sorted(played.items()))}")
+        return 0
+    print(failure.text, flush=True)
+    if only is None:
+        print("Leaving out what is not needed for it to fail ...", flush=True)
+
+        def fails(places: list[str]) -> bool:
+            again = attempt(seed, failure.nights, places)[2]
+            return again is not None and again.sentence[:40] == failure.sentence[:40]
+
+        left = shortest(failure.places, fails)
+        if (last := attempt(seed, failure.nights, left)[2]) is not None:
+            print(last.text)
+        print(command(seed, failure.nights, left))
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

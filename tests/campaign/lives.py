@@ -1,0 +1,68 @@
+"""Whole lives, and the shortest ones that fail."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable, Container
+from typing import NamedTuple
+
+# They register what can happen.
+from tests.campaign import events_files, events_operator, events_raw, events_service  # noqa: F401
+from tests.campaign.campaign import NIGHTS, Campaign
+from tests.support.nights import folder
+
+
+class Failure(NamedTuple):
+    """How a life failed: in a sentence, with what had happened, with the command that plays it again, and in whole."""
+
+    sentence: str
+    story: list[str]
+    command: str
+    text: str
+
+    @property
+    def places(self) -> list[str]:
+        """Where something had happened."""
+        return [line.split()[0] for line in self.story if line.startswith("  ") and line[2] != " "]
+
+    @property
+    def nights(self) -> int:
+        """How many nights it took."""
+        return sum(line.startswith("night ") for line in self.story)
+
+
+def play(seed: int, nights: int = NIGHTS, only: Container[str] | None = None) -> Campaign:
+    """A whole life."""
+    with folder() as made:
+        campaign = Campaign(made, seed, nights, only)
+        campaign.play()
+    return campaign
+
+
+def attempt(seed: int, nights: int, only: list[str] | None = None) -> tuple[int, Counter[str], Failure | None]:
+    """Play a life; returns its seed, what happened, and how it failed."""
+    logging.disable()
+    try:
+        return seed, play(seed, nights, only).played, None
+    except Exception as error:  # noqa: BLE001 - it is told
+        *story, command = error.__notes__[-1].splitlines()
+        text = "".join(traceback.format_exception(error))
+        return seed, Counter(), Failure(f"{type(error).__name__}: {error}", story, command, text)
+
+
+def shortest(places: list[str], fails: Callable[[list[str]], bool]) -> list[str]:
+    """What is left of the places when everything is left out without which it still fails."""
+    size = max(len(places) // 2, 1)
+    while True:
+        start = 0
+        while start < len(places):
+            fewer = places[:start] + places[start + size :]
+            if fails(fewer):
+                places = fewer
+            else:
+                start += size
+        if size == 1:
+            return places
+        size = max(size // 2, 1)
