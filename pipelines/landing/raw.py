@@ -111,7 +111,9 @@ class RawStore:
 
     def folders(self) -> Iterator[LandingFolder]:
         """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
-        return (LandingFolder(folder, self._manifest(folder)) for _, _, folder in self._each(_LANDING, _DISCARDED))
+        return (
+            LandingFolder(Path(folder), self._manifest(folder)) for _, _, folder in self._each(_LANDING, _DISCARDED)
+        )
 
     def record_verdict(
         self,
@@ -175,7 +177,9 @@ class RawStore:
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
         """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
-        return [(self._manifest(folder), _discards(folder)[-1]) for _, _, folder in self._each(_DISCARDED, day=day)]
+        return [
+            (self._manifest(folder), _discards(Path(folder))[-1]) for _, _, folder in self._each(_DISCARDED, day=day)
+        ]
 
     def discards(self, manifest: Manifest) -> list[Discard]:
         """Return how a landing was discarded, in order, also when it was put back. Raises DamagedError."""
@@ -233,34 +237,35 @@ class RawStore:
         """Remove or complete killed writers' leftovers. Requires the writer lock."""
         for aside in self.root.glob(f".*{files.PARTIAL}"):
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+        for old in self.root.glob(f"{_DAY}*/{OLD}*"):
+            landing = old.with_name(old.name.removeprefix(OLD))
+            shutil.rmtree(old) if landing.exists() else old.rename(landing)
+        for unfinished in self.root.glob(f"{_DAY}*/.*{files.PARTIAL}"):
+            # Renamed first: a killed sync's second process may still create a file in it.
+            shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
+        for half_written in self.root.glob(f"{_DAY}*/{_LANDING}*/.*{files.PARTIAL}"):
+            half_written.unlink()
         for _, day in self._days():
-            for old in day.glob(f"{OLD}*"):
-                landing = day / old.name.removeprefix(OLD)
-                shutil.rmtree(old) if landing.exists() else old.rename(landing)
-            for unfinished in day.glob(f".*{files.PARTIAL}"):
-                # Renamed first: a killed sync's second process may still create a file in it.
-                shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
-            for half_written in day.glob(f"{_LANDING}*/.*{files.PARTIAL}"):
-                half_written.unlink()
-            _drop_if_empty(day)
+            _drop_if_empty(Path(day))
 
-    def _days(self) -> list[tuple[date, Path]]:
+    def _days(self) -> list[tuple[date, str]]:
         matches = map(_OF_A_DAY.fullmatch, files.names(self.root))
-        return sorted((date.fromisoformat(found[1]), self.root / found[0]) for found in matches if found)
+        return sorted((date.fromisoformat(found[1]), f"{self.root}/{found[0]}") for found in matches if found)
 
-    def _each(self, *prefixes: str, day: date | None = None) -> Iterator[tuple[date, int, Path]]:
+    def _each(self, *prefixes: str, day: date | None = None) -> Iterator[tuple[date, int, str]]:
         """Yield the landings of all days, or of one, that have one of these prefixes: day, number, folder."""
-        for on, folder in self._days() if day is None else [(day, self.root / f"{_DAY}{day}")]:
+        # Each day is looked at several times a night: a str costs a tenth of a Path.
+        for on, folder in self._days() if day is None else [(day, f"{self.root}/{_DAY}{day}")]:
             for prefix in prefixes:
                 numbers = (n.removeprefix(prefix) for n in files.names(folder) if n.startswith(prefix))
                 for number in sorted(int(n) for n in numbers if n.isdecimal()):
-                    yield on, number, folder / f"{prefix}{number}"
+                    yield on, number, f"{folder}/{prefix}{number}"
 
-    def _manifest(self, folder: Path) -> Manifest:
+    def _manifest(self, folder: Path | str) -> Manifest:
         try:
             return self._manifests.read(f"{folder}/{MANIFEST}")
         except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-            raise damaged(folder, MANIFEST, type(error).__name__) from None
+            raise damaged(Path(folder), MANIFEST, type(error).__name__) from None
 
     def _folder(self, manifest: Manifest) -> Path:
         """Return the folder of a landing, discarded or not: a number is never reused."""

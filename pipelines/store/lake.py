@@ -196,9 +196,10 @@ class Lake:
             for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
                 path.chmod(self.folder_mode if path.is_dir() else self.mode)
 
-    def days(self) -> dict[date, DayRecord]:
+    def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
         """The complete days of the lake, in order; a day with a missing or truncated file is left out.
-        Checks every file's size, so call it once per stage.
+
+        Looks at every file's size, so call it once per stage; without `sized`, it only reads each day's record.
         """
         found, root = {}, str(self.root)
         for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
@@ -207,7 +208,7 @@ class Lake:
                 record = self._records.read(f"{root}/{OBSERVED}/{folder}/{DAY_RECORD}")
                 part = f"{_day_folder(record.snapshot_date)}/{PART}"
                 sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
-                whole = all(there == noted for there, noted in sizes)
+                whole = not sized or all(there == noted for there, noted in sizes)
             except (msgspec.DecodeError, OSError):
                 continue
             if whole:
@@ -360,9 +361,9 @@ class StagedLake(Lake):
         """Hide these days."""
         self.hidden |= frozenset(days)
 
-    def days(self) -> dict[date, DayRecord]:
+    def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
         """Every complete day, made here or below, in order."""
-        found = self.below.days() | super().days()
+        found = self.below.days(sized=sized) | super().days(sized=sized)
         return {day: found[day] for day in sorted(found) if day not in self.hidden}
 
     def move_in(self) -> None:

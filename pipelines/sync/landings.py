@@ -77,7 +77,7 @@ class Landings:
 
     def expired_days(self) -> frozenset[date]:
         """The days that only the history still holds: their raw bodies and snapshots were deleted."""
-        return self.raw.expired() - set(self.raw.days())
+        return expired - set(self.raw.days()) if (expired := self.raw.expired()) else expired
 
 
 # Offset between the row positions of staged parts, so that later parts sort last: no landing has a trillion records.

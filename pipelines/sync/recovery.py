@@ -46,13 +46,13 @@ class Recovery:
         for day in self._days_behind():
             log.warning("%s: its snapshot does not match its landings; composing it again", day)
             self.composer.recompose(self.landings.counted(day))
-        self.lake.drop(self.landings.discarded_days() & self.lake.days().keys())
+        self.lake.drop(self.landings.discarded_days() & self.lake.days(sized=False).keys())
 
     def missing(self) -> list[tuple[date, int]]:
         """The landings that `raw/` has lost, as day and number: the lake or the published file says that they were
         there, and they were neither discarded nor expired. Writes nothing.
         """
-        known = {(day, number) for day, record in self.lake.days().items() for number in record.landings}
+        known = {(day, number) for day, record in self.lake.days(sized=False).items() for number in record.landings}
         for path in (self.warehouse.published, *self.warehouse.kept()):
             if self.warehouse.own.is_unmodified(path):
                 with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
@@ -86,9 +86,7 @@ class Recovery:
         own, published = self.warehouse.own, self.warehouse.published
         if not own.is_unmodified(published) or own.lacks_erasures(published):
             return False
-        return not self.landings.discarded_days() & self.lake.days().keys() and self._holds_the_lake(
-            self.warehouse.merged_days()
-        )
+        return self._holds_the_lake(self.warehouse.merged_days())
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
@@ -99,7 +97,7 @@ class Recovery:
 
     def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:
         """Whether a file with these merged days and digests is up to date with the lake."""
-        lake = {day: record.digest for day, record in self.lake.days().items()}
+        lake = {day: record.digest for day, record in self.lake.days(sized=False).items()}
         return lake.items() <= merged.items() and not self.landings.discarded_days() & merged.keys()
 
     def published(self) -> Base:

@@ -342,7 +342,7 @@ class Rollbook(ABC):
         others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
         counting = approval.applied_to(manifest) if approval else manifest
         composed, counts = self.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
-        if day < max(self.lake.days(), default=day):
+        if day < max(self.lake.days(sized=False), default=day):
             counts = self._counts_once_merged(composed)
         decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
         return Evaluation(flattened, composed, decision)

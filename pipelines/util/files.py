@@ -56,7 +56,7 @@ def folder_mode(mode: int) -> int:
     return mode | (mode & 0o444) >> 2 | PRIVATE_FOLDER
 
 
-def names(path: Path) -> list[str]:
+def names(path: Path | str) -> list[str]:
     """Return the names in a folder; none if it is missing. Takes a tenth of the time of `Path.glob`."""
     try:
         return os.listdir(path)  # noqa: PTH208 - only the names are needed

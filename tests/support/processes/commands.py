@@ -37,6 +37,12 @@ _IMPORTED = (
     "pipelines.operations.doctor",
     "pipelines.privacy.erasure",
     "dagster",
+    "dagster._core.storage.sqlite_storage",
+    "alembic.command",
+    "jinja2",
+    "httpcore",
+    "upath",
+    "pandas",  # pyarrow imports it for its first array
 )
 _SECONDS = 200
 
