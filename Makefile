@@ -46,7 +46,7 @@ demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 	@$(BIN)/rollbook demo $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev chromium ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
+test: $(VENV)/.dev ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 ##@ Day to day

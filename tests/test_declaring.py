@@ -174,6 +174,7 @@ def declared(tmp_path: Path, copy: Path) -> Iterator[House]:
         yield house
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> None:
     house = declared

@@ -103,6 +103,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: Dist
     assert counts(district) == {ASH: 4, BIRCH: 3}
 
 
+@pytest.mark.slow
 def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: 
     ]
 
 
+@pytest.mark.slow
 def test_an_erased_student_is_in_no_file_of_the_fleet_and_nobody_else_is_missing() -> None:
     with new_district([ASH, BIRCH]) as district:
         house = district.house(ASH)

@@ -158,6 +158,7 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
 # --- new codes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
@@ -231,6 +232,7 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District) -> None:
     (district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
     printed = run("fleet", "build", exits=1)
@@ -242,6 +244,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(di
     assert counts(district) == {ASH: 9, BIRCH: 6}
 
 
+@pytest.mark.slow
 def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def as_known(house: House, number: int, out: Path) -> Content:
     return content(out)
 
 
+@pytest.mark.slow
 def test_it_is_the_file_that_readers_had_whatever_came_later(tmp_path: Path) -> None:
     with new_house(students(12), classes(2)) as house:
         had: dict[int, Content] = {}

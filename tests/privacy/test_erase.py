@@ -212,6 +212,7 @@ def expiring(with_expired_days: House) -> Iterator[House]:
         yield house.at(10)
 
 
+@pytest.mark.slow
 def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(expiring: House, tmp_path: Path) -> None:
     """Nobody reads the student in a copy of the published files from before, once a sync or a restore has passed."""
     house = expiring

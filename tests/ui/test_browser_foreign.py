@@ -19,7 +19,7 @@ from tests.support.processes.commands import UNREACHABLE, dagster_home, run_comm
 from tests.support.processes.servers import Served, serving, until
 from tests.support.wire.listeners import listening
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
 LAUNCH = """mutation { launchRun(executionParams: {
@@ -168,7 +168,6 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_page_and_no_answer(pa
     assert ui.runs() == [ui.run]
 
 
-@pytest.mark.slow
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
     """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
     for name in ("127.0.0.1", "localhost"):

@@ -111,6 +111,7 @@ def test_a_file_that_is_damaged_or_missing_here_stays_whole_in_the_copy(
     house.rollbook().listener(Mirror).update(house.now)
 
 
+@pytest.mark.slow
 def test_what_is_discarded_restored_approved_erased_or_expired_is_not_lost(house: House) -> None:
     nights = begin_changing(house, 1)
     house.at(2).service.key = "changed"

@@ -212,6 +212,7 @@ def _refuse(*_: Any) -> None:
     raise MirrorError("The mirror could not take an object")
 
 
+@pytest.mark.slow
 def test_an_erased_student_leaves_the_copy_too(house: House, tmp_path: Path) -> None:
     named = student(7, name="Xanthippe Quill", email="xq@school.example")
     house.night(1, [*students(6), named, *students(6, first=10)])

@@ -98,6 +98,7 @@ def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:
     assert NEVER in house.rollbook().listener(Mirror).remark()
 
 
+@pytest.mark.slow
 def test_with_expired_days_each_published_file_is_compared_with_what_the_lake_still_has(house: House) -> None:
     house.over["keep_days"] = 2
     begin_changing(house, 6)
@@ -130,6 +131,7 @@ def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, m
         prove(house)
 
 
+@pytest.mark.slow
 def test_once_a_week_a_sync_proves_it_within_a_limit(house: House, caplog: pytest.LogCaptureFixture) -> None:
     house.over["mirror_proof_minutes"] = 10
     said = []
