@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import secrets
+import signal
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 
 from tests.campaign.campaign import NIGHTS, command
 from tests.campaign.lives import attempt, shortest
@@ -41,13 +44,23 @@ def many(first: int, lives: int, nights: int, *, stop: bool) -> int:
                 failed += 1
                 print(f"{failure.sentence[:300]}\n{failure.command}", flush=True)
                 if stop:
-                    pool.shutdown(wait=True, cancel_futures=True)
+                    end(pool)
                     break
             if done % 20 == 0:
                 print(f"{done * nights} nights, {time.monotonic() - began:.0f} s, {failed} failed", flush=True)
     print(f"{done * nights} nights, {played.total()} events, {time.monotonic() - began:.0f} s; {failed} lives failed")
     print("\n".join(f"{count:7} {name}" for name, count in sorted(played.items())))
     return 1 if failed else 0
+
+
+def end(pool: ProcessPoolExecutor) -> None:
+    """End all lives of a pool, those that wait in it as well; each removes its folder."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    while workers := multiprocessing.active_children():
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid or 0, signal.SIGINT)
+        time.sleep(0.2)
 
 
 def one(seed: int, nights: int, only: list[str] | None) -> int:

@@ -119,11 +119,20 @@ class SteadyHouse(House):
         return self._read[key]
 
 
+class Syncs(Container[str]):
+    """The places of the plain syncs."""
+
+    def __contains__(self, place: object) -> bool:
+        return str(place).endswith(".0")
+
+
 class Campaign:
     """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
 
-    def __init__(self, made: Path, seed: int, nights: int = NIGHTS, only: Container[str] | None = None) -> None:
-        self.seed, self.nights, self.only = seed, nights, only
+    def __init__(
+        self, made: Path, seed: int, nights: int = NIGHTS, only: Container[str] | None = None, *, alone: bool = False
+    ) -> None:
+        self.made, self.seed, self.nights, self.only = made, seed, nights, only
         self.service = Service(cap=CAP)
         self.random = self.chance("life")
         self.school = School(self.random)
@@ -151,6 +160,9 @@ class Campaign:
         # The whole warehouse as it was some nights ago, and what had landed then.
         self.older = made / "older"
         self.landed_then: dict[Key, Landing] = {}
+        # Another institution, in some lives.
+        has_neighbour = not alone and self.random.random() < 0.1
+        self.neighbour = Campaign(made / "neighbour", -seed, nights, Syncs(), alone=True) if has_neighbour else None
         # Folders and notes of other people, which nobody may delete.
         self.notes: list[str] = []
         # Whether the published file must hold all that counts.
@@ -168,12 +180,15 @@ class Campaign:
     def play(self) -> None:
         """All nights, and a last look. An error tells the seed and the whole story."""
         large = 0 if self.in_second_process else 10**9
-        with in_process(self.service), self.disk.installed(), patch("pipelines.sync.ingest.LARGE", large):
+        both = [self.service, *([self.neighbour.service] if self.neighbour else [])]
+        with in_process(*both), self.disk.installed(), patch("pipelines.sync.ingest.LARGE", large):
             try:
                 for number in range(1, self.nights + 1):
                     self.night(number)
                 self.last_look()
             except BaseException as error:
+                if self.neighbour:
+                    error.add_note("\n".join(["the neighbour:", *self.neighbour.history]))
                 error.add_note("\n".join([*self.history, command(self.seed, self.number, self.only and self.places)]))
                 raise
             finally:
@@ -199,6 +214,8 @@ class Campaign:
             self.happen(f"{number}.{place + 1}", self.draw)
         if number == 1 or chance.random() < 0.7:
             self.happen(f"{number}.0", lambda: Event("a sync", plain_sync, lambda _: True))
+        if self.neighbour:
+            self.neighbour.night(number)
 
     def draw(self) -> Event:
         """Any event that is ready."""
@@ -230,6 +247,8 @@ class Campaign:
         assert self.fresh
         self.read_everything()
         assert left_over(self.warehouse) == []
+        if self.neighbour:
+            self.neighbour.last_look()
 
     # -- where and when --------------------------------------------------------------------------------------------
 

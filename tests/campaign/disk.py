@@ -93,7 +93,7 @@ class Disk:
 
     def _attic(self) -> Path:
         attic = self.root.parent / "attic"
-        attic.mkdir(exist_ok=True)
+        attic.mkdir(parents=True, exist_ok=True)
         return attic
 
     def _step(self, name: str, *arguments: Any, **named: Any) -> Any:

@@ -12,7 +12,7 @@ import httpx
 
 from tests.support.wire.service import Asked, Reply, Service
 
-ADDRESS = "http://127.0.0.1:9"
+PORT = 9
 
 
 class _Pieces(httpx.SyncByteStream):
@@ -28,21 +28,23 @@ class _Pieces(httpx.SyncByteStream):
 
 
 @contextmanager
-def in_process(service: Service) -> Iterator[None]:
-    """Let every httpx client ask this service, and nobody else."""
+def in_process(*services: Service) -> Iterator[None]:
+    """Let every httpx client ask these services, each at a port of its own, and nobody else."""
+    at = {PORT + place: service for place, service in enumerate(services)}
 
     class Wire(httpx.BaseTransport):
         def __init__(self, *_: Any, **__: Any) -> None: ...
 
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             path = request.url.path.removeprefix("/svcapi/v1/")
-            reply = service.answer(
+            reply = at[request.url.port or 0].answer(
                 Asked(path, dict(request.url.params), dict(request.headers), 1, datetime.now(UTC), request.method)
             )
             if reply.wire == "reset":
                 raise httpx.ReadError("the connection was reset")
             return httpx.Response(reply.status, headers=reply.headers, stream=_Pieces(reply))
 
-    service.url = ADDRESS
+    for port, service in at.items():
+        service.url = f"http://127.0.0.1:{port}"
     with patch("httpx._client.HTTPTransport", Wire):
         yield

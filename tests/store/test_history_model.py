@@ -263,7 +263,7 @@ def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(n
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=24, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=stories, rng=st.randoms(use_true_random=False))
 def test_history_agrees_with_the_model_in_any_order(story: Story, rng: random.Random) -> None:
     """Landings of a week, arriving in random order with replays and corrections, equal the plain model."""
