@@ -34,14 +34,17 @@ def exported(warehouse: Path) -> list[Path]:
 
 
 def check_target(out: Path) -> None:
-    """Raise ArgumentError unless a file can be written there. A warehouse's own files cannot be overwritten."""
+    """Raise ArgumentError unless a file can be written there. A warehouse's own files cannot be overwritten, nor can a
+    link, as a published file is.
+    """
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
     if out.is_dir():
         raise ArgumentError(f"{out} is a folder: name a file in it")
     folder = out.parent.resolve()
     for above in (folder, *folder.parents):
-        if (above / WRITTEN).exists() and (folder / out.name).relative_to(above).parts[0] not in (EXPORTS, DICTIONARY):
+        own = (folder / out.name).relative_to(above).parts[0] not in (EXPORTS, DICTIONARY)
+        if out.is_symlink() or (own and (above / WRITTEN).exists()):
             raise ArgumentError(
                 f"{out} would be among the warehouse's own files: write to {above / EXPORTS} or elsewhere"
             )

@@ -44,7 +44,7 @@ class Recovery:
     def recover_lake(self) -> None:
         """Recompose the days whose snapshot does not match their counted landings. Raises DamagedError."""
         for day in self._days_behind():
-            log.warning("%s: its snapshot does not match its landings; composing it again", day)
+            log.warning("%s: its snapshot is not of the landings that count now; composing it again", day)
             self.composer.recompose(self.landings.counted(day))
         self.lake.drop(self.landings.discarded_days() & self.lake.days(sized=False).keys())
 

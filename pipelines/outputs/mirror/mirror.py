@@ -450,7 +450,8 @@ def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: N
                 if found != file.sha256:
                     raise MirrorError(
                         f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now,"
-                        " run this again when it is done: what was fetched is kept"
+                        " run this again when it is done: what was fetched is kept. If not, `rollbook mirror verify`"
+                        " says what to do"
                     )
         progress("files", done, len(wanted))
     marker.unlink()
