@@ -1,8 +1,9 @@
-"""The service of a simulation in this process: no sockets, no threads, so that a seed plays the same each time."""
+"""The service of a simulation in this process, and work without threads, so that a seed plays the same each time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,17 @@ import httpx
 from tests.support.wire.service import Asked, Reply, Service
 
 PORT = 9
+
+
+class InTurn(Executor):
+    """Does each piece of work at once; two lives on two cores gain nothing by threads."""
+
+    def __init__(self, _: int) -> None: ...
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **named))
+        return done
 
 
 class _Pieces(httpx.SyncByteStream):
@@ -29,7 +41,7 @@ class _Pieces(httpx.SyncByteStream):
 
 @contextmanager
 def in_process(*services: Service) -> Iterator[None]:
-    """Let every httpx client ask these services, each at a port of its own, and nobody else."""
+    """Let every httpx client ask these services, each at a port of its own, and nobody else; and DuckDB work in turn."""
     at = {PORT + place: service for place, service in enumerate(services)}
 
     class Wire(httpx.BaseTransport):
@@ -46,5 +58,6 @@ def in_process(*services: Service) -> Iterator[None]:
 
     for port, service in at.items():
         service.url = f"http://127.0.0.1:{port}"
-    with patch("httpx._client.HTTPTransport", Wire):
+    one = patch.multiple("pipelines.store.database", THREADS=1, ThreadPoolExecutor=InTurn)
+    with patch("httpx._client.HTTPTransport", Wire), one:
         yield
