@@ -271,13 +271,18 @@ def discardable(c: Campaign) -> list[Key]:
     """The landings that may be discarded: they count and are on disk, and some others are left."""
     if len(c.ledger.counted()) <= COUNTED_LEAST:
         return []
-    return sorted(k for k, x in c.ledger.landings.items() if x.counts and not x.expired)
+    since = night(1) if c.fresh else kept_from(c)
+    return sorted(k for k, x in c.ledger.landings.items() if x.counts and not x.expired and x.day >= since)
 
 
 def discarded(c: Campaign) -> list[Key]:
     """The discarded landings whose days are too young to expire."""
-    kept_from = c.today - timedelta(days=KEEP_DAYS - 2) if "keep_days" in c.house.over else night(1)
-    return sorted(k for k, x in c.ledger.landings.items() if x.discarded and x.day >= kept_from)
+    return sorted(k for k, x in c.ledger.landings.items() if x.discarded and x.day >= kept_from(c))
+
+
+def kept_from(c: Campaign) -> date:
+    """The first day that stays, whatever a writer has to make good first."""
+    return c.today - timedelta(days=KEEP_DAYS - 2) if "keep_days" in c.house.over else night(1)
 
 
 def erasable(c: Campaign) -> list[int]:
