@@ -10,11 +10,14 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 
 from tests.campaign.campaign import NIGHTS, command
-from tests.campaign.lives import attempt, shortest
+from tests.campaign.lives import Attempt, attempt, shortest
+
+BATCH = 40  # lives that are played by the same processes, which grow
 
 
 def main() -> int:
@@ -35,22 +38,35 @@ def many(first: int, lives: int, nights: int, *, stop: bool) -> int:
     """Play so many lives, and count what has happened."""
     print(f"{lives} lives of {nights} nights from seed {first}", flush=True)
     played: Counter[str] = Counter()
-    failed, done, began = 0, 0, time.monotonic()
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
-        for life in as_completed([pool.submit(attempt, seed, nights) for seed in range(first, first + lives)]):
-            _, events, failure = life.result()
-            played, done = played + events, done + 1
-            if failure is not None:
-                failed += 1
-                print(f"{failure.sentence[:300]}\n{failure.command}", flush=True)
-                if stop:
-                    end(pool)
-                    break
-            if done % 20 == 0:
-                print(f"{done * nights} nights, {time.monotonic() - began:.0f} s, {failed} failed", flush=True)
-    print(f"{done * nights} nights, {played.total()} events, {time.monotonic() - began:.0f} s; {failed} lives failed")
+    failed, began, playing = 0, time.monotonic(), on_all_cores(range(first, first + lives), nights)
+    for done, (_, events, failure) in enumerate(playing, 1):
+        played += events
+        if failure is not None:
+            failed += 1
+            print(f"{failure.sentence[:300]}\n{failure.command}", flush=True)
+        if done % 10 == 0 or done == lives or (stop and failed):
+            spent = time.monotonic() - began
+            print(f"{done * nights} nights, {played.total()} events, {spent:.0f} s; {failed} lives failed", flush=True)
+        if stop and failed:
+            playing.close()
     print("\n".join(f"{count:7} {name}" for name, count in sorted(played.items())))
     return 1 if failed else 0
+
+
+def on_all_cores(seeds: Sequence[int], nights: int) -> Generator[Attempt]:
+    """Play the lives of these seeds, each as soon as a core is free. Closing it ends all of them."""
+    for begin in range(0, len(seeds), BATCH):
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+            try:
+                yield from (
+                    life.result()
+                    for life in as_completed(
+                        pool.submit(attempt, seed, nights) for seed in seeds[begin : begin + BATCH]
+                    )
+                )
+            except GeneratorExit:
+                end(pool)
+                raise
 
 
 def end(pool: ProcessPoolExecutor) -> None:

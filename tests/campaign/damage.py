@@ -126,7 +126,7 @@ def files_of_copy(raw: Path) -> dict[str, str]:
 
 def flip(path: Path, random: Random) -> None:
     """A byte is another."""
-    content = bytearray(path.read_bytes())
+    content = bytearray(path.read_bytes() or b"0")
     place = random.randrange(len(content))
     content[place] = 0xFF if content[place] != 0xFF else 0xFE
     path.write_bytes(content)

@@ -33,6 +33,10 @@ class Failure(NamedTuple):
         return sum(line.startswith("night ") for line in self.story)
 
 
+# The seed of a life, what happened, and how it failed.
+Attempt = tuple[int, Counter[str], Failure | None]
+
+
 def play(seed: int, nights: int = NIGHTS, only: Container[str] | None = None) -> Campaign:
     """A whole life."""
     with folder() as made:
@@ -41,8 +45,8 @@ def play(seed: int, nights: int = NIGHTS, only: Container[str] | None = None) ->
     return campaign
 
 
-def attempt(seed: int, nights: int, only: list[str] | None = None) -> tuple[int, Counter[str], Failure | None]:
-    """Play a life; returns its seed, what happened, and how it failed."""
+def attempt(seed: int, nights: int, only: list[str] | None = None) -> Attempt:
+    """Play a life, and tell of it."""
     logging.disable()
     try:
         return seed, play(seed, nights, only).played, None
