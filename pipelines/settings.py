@@ -200,8 +200,10 @@ def _notify(value: SecretStr) -> SecretStr:
 
 
 def _mode(value: str) -> str:
-    if len(value.strip()) not in (3, 4) or not set(value.strip()) <= set("01234567"):
-        raise ValueError(f"is {value!r}, which is not a file mode; write one such as 640")
+    if value.strip().removeprefix("0") not in ("600", "640", "604", "644"):
+        raise ValueError(
+            f"is {value!r}; write 600, 640 (a group reads, too) or 644 (everybody does): others never write"
+        )
     return value.strip()
 
 
@@ -371,12 +373,13 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
         for says in () if self.institution else misspelt():
             log.warning("%s", says)
 
-    def others(self) -> dict[str, Path]:
-        """The warehouse folders of the registry's other institutions, by name; none for a single school."""
+    def others(self, *, unlisted: bool) -> list[str]:
+        """The other institutions of the registry; with `unlisted` also what is beside them that it does not name. None
+        for a single school.
+        """
         known = registry() if self.institution else None
-        return {
-            name: self.common_path / name for name in (known.institutions if known else ()) if name != self.institution
-        }
+        beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if known else []
+        return [n for n in beside if n != self.institution and (unlisted or (known and n in known.institutions))]
 
 
 S = TypeVar("S", bound=_Group)
@@ -543,8 +546,7 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
     for field, value in list(values.items()):
         if isinstance(value, Secret):
             values[field] = _secret(field, value, where) if secrets or field != "api_key" else ""
-    given = values | {"institution": name} | overrides
-    return _checked(kind, given, {field: f"{field} {where}" for field in values})
+    return _checked(kind, values | {"institution": name} | overrides, {field: f"{field} {where}" for field in values})
 
 
 def _secret(field: str, secret: Secret, where: str) -> str:

@@ -68,7 +68,8 @@ def test_what_fetches_nothing_needs_no_address_and_no_key(monkeypatch: pytest.Mo
         ("VERIFY_MOST", "many", "valid integer"),
         ("KEEP_DAYS", "0", "greater than or equal to 1"),
         ("KEEP_DAYS", "a month", "valid integer"),
-        ("PUBLISHED_MODE", "rw", "is 'rw', which is not a file mode"),
+        ("PUBLISHED_MODE", "rw", "is 'rw'; write 600, 640"),
+        ("PSEUDONYMOUS_MODE", "666", "is '666'; write 600, 640"),
     ],
 )
 def test_a_malformed_setting_is_one_line_that_names_it(

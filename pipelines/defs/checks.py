@@ -61,7 +61,7 @@ def look(rollbook: WholeRollbook, days: Iterable[date], broken: Mapping[str, Seq
     synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
     # A hold before a day that was synced since may still be decided, but need not be.
     waiting = [str(m.snapshot_date) for m in open_holds(manifests) if m.snapshot_date >= synced]
-    due, late_by = freshness(rollbook, rollbook.newest())
+    due, late_by = freshness(rollbook, rollbook.newest(), rollbook.warehouse.shown())
     of_the_file = {name: "; ".join((broken or {}).get(name, ())) for name in RULES}
     of_the_file |= {"nothing_held": ", ".join(waiting), IS_FRESH: "" if late_by is None else not_synced(due)}
     found: dict[tuple[dg.AssetCheckKey, str | None], str | int] = {

@@ -116,8 +116,7 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:
         lock = _lock(instance, run.run_id)
         if lock.exists():  # else it has not begun, or it is on another machine
             with suppress(Timeout), FileLock(lock, timeout=0):
-                says = "Its process is gone: it was killed, or the machine was switched off"
-                instance.report_run_failed(run, says)
+                instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
 
 
 def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now: datetime | None = None) -> int:
@@ -125,8 +124,7 @@ def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now:
 
     At most MOST_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's materializations.
     """
-    before = (now or datetime.now(UTC)) - timedelta(days=KEEP_DAYS)
-    filters = dg.RunsFilter(statuses=ENDED, created_before=before)
+    filters = dg.RunsFilter(statuses=ENDED, created_before=(now or datetime.now(UTC)) - timedelta(days=KEEP_DAYS))
     old = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
     for run_id in () if dry_run else [record.dagster_run.run_id for record in old]:
         instance.delete_run(run_id)
@@ -196,7 +194,7 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         newest = alerts.rollbook.newest()
     except RollbookError as error:
         return _watched(error.message)
-    due, late_by = freshness(alerts.rollbook, newest)
+    due, late_by = freshness(alerts.rollbook, newest, alerts.rollbook.warehouse.shown())
     late = ""
     if newest is not None and late_by is not None and context.cursor != str(due):
         late = not_synced(due)

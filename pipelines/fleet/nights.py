@@ -43,6 +43,7 @@ from pipelines.errors import (
     HeldError,
     KeyRefusedError,
     NothingLandedError,
+    OtherInstitutionError,
     RollbookError,
     unexpected_error,
 )
@@ -54,7 +55,7 @@ from pipelines.operations.doctor import Finding, Level, examine
 from pipelines.operations.status import freshness
 from pipelines.outputs.notify import alerts
 from pipelines.outputs.notify.alerts import Alerts
-from pipelines.source.fetch import utc_now
+from pipelines.source.fetch import utc_now, why_refused
 from pipelines.store.database import machine_errors
 from pipelines.store.fleet import FleetFile
 from pipelines.store.statements import statements
@@ -475,6 +476,10 @@ def sync(book: WholeRollbook, *, day: date | None, fresh: bool) -> NightOutcome:
             done = outcome_of(counted[-1], asked=False)
         else:
             done = outcome_of(book.finish(book.land(day, fresh=fresh)).manifest)
+    bound = book.bound_to() if len(book.raw.days()) == 1 else None
+    # On its first day, another one may have begun at the same moment with the same key.
+    if bound is not None and (refused := why_refused(book.settings, bound, bound)):
+        raise OtherInstitutionError(refused)
     book.check_listeners()
     return done
 
@@ -596,8 +601,8 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     known = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
         book = compose(settings.load(fetches=False, institution=name), clock=fleet.clock)
-        last, good = last_sync(book.raw, state), book.newest()
-        due, late_by = freshness(book, good)
+        last, good, shown = last_sync(book.raw, state), book.newest(), book.warehouse.shown()
+        due, late_by = freshness(book, good, shown)
     except (RollbookError, OSError) as error:
         message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
         return msgspec.structs.replace(
@@ -606,7 +611,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     return msgspec.structs.replace(
         known,
         last=last,
-        readers_see=good.snapshot_date if good else None,
+        readers_see=max((day for day, _ in shown), default=None),
         synced_at=good.finished_at if good else None,
         due=due.astimezone(UTC),
         late_by=late_by if last else None,  # one that was added only recently is not late

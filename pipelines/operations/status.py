@@ -11,7 +11,7 @@ temporarily took up to 1.2 times the published file and twice the night's raw bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -95,7 +95,7 @@ class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What `rollbook status` prints, also as JSON.
 
-    `is_fresh`: whether the last `due` night was synced; `late_by` is then null, else seconds. `expired` are the days
+    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
     proven for long. `pseudonymous` is null if there is no such file and none is wanted. `copy` says when the off-site
     copy was last proven; empty without one. `sizes` are bytes on disk, and what is free there.
@@ -142,7 +142,7 @@ def load_status(rollbook: WholeRollbook, dagster_home: Path | None = None) -> St
     pseudonymous = _pseudonymous(rollbook, problems)
     decided = [m for m in readable if m.verdict is not None]
     last_good = max((m for m in decided if m.counts_for_its_day), key=lambda m: m.started_at, default=None)
-    due, late_by = freshness(rollbook, last_good)
+    due, late_by = freshness(rollbook, last_good, rollbook.warehouse.shown())
     lake = rollbook.lake.days()
     return Status(
         warehouse=str(rollbook.warehouse.root),
@@ -186,14 +186,18 @@ def _why_held(manifest: Manifest) -> str:
     return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
 
 
-def freshness(rollbook: WholeRollbook, last_good: Manifest | None) -> tuple[datetime, float | None]:
-    """The last night that should have been synced, and how many seconds it is late (None: it was synced)."""
+def freshness(
+    rollbook: WholeRollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
+) -> tuple[datetime, float | None]:
+    """The last night that should have been synced, and how many seconds it is late (None: it was synced, and its
+    landing is among those `shown` to readers).
+    """
     settings, now = rollbook.settings, rollbook.clock()
     night = cron.due(settings.cron)
     due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
-    if last_good is not None and last_good.started_at >= due - night.slack:
-        return due, None
-    return due, (now - due).total_seconds()
+    is_shown = last_good is not None and (last_good.snapshot_date, last_good.landing) in shown
+    is_late = last_good is None or not is_shown or last_good.started_at < due - night.slack
+    return due, (now - due).total_seconds() if is_late else None
 
 
 def not_synced(due: datetime) -> str:

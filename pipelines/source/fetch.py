@@ -284,21 +284,25 @@ def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str
         return (
             f"The API key belongs to institution {school_id}, this warehouse to institution {bound_to}: set"
             " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the warehouse was"
-            " filled with another institution's key by mistake, discard what it landed (`rollbook discard`)"
+            " filled with another institution's key by mistake, discard what it landed (`rollbook discard DAY`)"
         )
-    if (holder := _holder(settings, school_id)) is not None:
+    if (holder := _holder(settings, school_id, unlisted=bound_to is None)) is not None:
         return (
             f"The API key of {settings.institution} belongs to institution {school_id}, whose records {holder} holds"
             " already: correct the key or the address of the one that is wrong. If it is"
-            f" {holder}, also discard what it landed (`rollbook --institution {holder} discard`)"
+            f" {holder}, also discard what it landed (`rollbook --institution {holder} discard DAY`). If"
+            f" {settings.institution} is the new name of {holder}, put its folder in the place of"
+            f" {settings.institution}/: its history and who was erased are in it"
         )
     return ""
 
 
-def _holder(settings: Settings, school_id: int) -> str | None:
-    """The other institution of the registry whose warehouse holds this school; None outside a fleet."""
-    for name, folder in settings.others().items():
+def _holder(settings: Settings, school_id: int, *, unlisted: bool) -> str | None:
+    """The other institution whose warehouse holds this school; None outside a fleet. An empty warehouse may be that of
+    a new name: then also an `unlisted` folder.
+    """
+    for name in settings.others(unlisted=unlisted):
         with suppress(OSError):  # a warehouse that cannot be read stops nobody else
-            if RawStore(folder / "raw").school_id() == school_id:
+            if RawStore(settings.common_path / name / "raw").school_id() == school_id:
                 return name
     return None

@@ -157,6 +157,14 @@ class Warehouse:
         """The landings in a file's record of the syncs, as day and number. Raises DamagedError."""
         return set(self._rows("SELECT snapshot_date, landing FROM ops.syncs", path))
 
+    def shown(self) -> set[tuple[date, int]]:
+        """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
+        with suppress(DamagedError, BusyError):
+            return set(
+                self._rows("SELECT snapshot_date, landing FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)")
+            )
+        return set()
+
     def version(self) -> str | None:
         """The published file's version id; None without a file. Raises DamagedError."""
         return next((str(row[0]) for row in self._rows("SELECT id FROM spans.version")), None)

@@ -21,7 +21,7 @@ from pipelines.fleet.nights import (
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.records import students
-from tests.support.warehouses.district import District, new_district
+from tests.support.warehouses.district import District, copied, new_district
 
 AT = datetime.combine(night(2), time(2, 20), UTC)
 SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[0-9.e+]+')
@@ -69,6 +69,13 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
     assert (last["elm"].requests, known["elm"].refused_nights) == (1, 1)
     assert known["007"].late_by is None
     assert [name for name, status in known.items() if status.is_fine] == ["ash"]
+
+
+def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(district: District, tmp_path: Path) -> None:
+    with copied(district, tmp_path) as made:
+        made.house("ash").published.resolve().write_bytes(b"")
+        (ash,) = load_overview(made.fleet(2, only=["ash"])).institutions
+    assert (ash.shown, ash.readers_see) == ("late", None)
 
 
 def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:

@@ -67,6 +67,21 @@ def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, 
     assert found.late_by == (None if fresh else (house.now - found.due).total_seconds())
 
 
+def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House) -> None:
+    begin(house)
+    house.at(2).service.students[0]["name"] = "Renamed"
+    book = house.rollbook()
+    with book.writer():
+        book.snapshot(book.land())
+    found = status(house)
+    assert found.last_good is not None
+    assert (found.last_good.snapshot_date, found.is_fresh) == (night(2), False)
+    house.sync()
+    assert status(house).is_fresh
+    house.lose_published()
+    assert not status(house).is_fresh
+
+
 # --- damage is told, not raised --------------------------------------------------------------------------------------
 
 

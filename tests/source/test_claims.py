@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -53,3 +54,24 @@ def test_a_school_is_refused_once_another_warehouse_has_landed_it_until_it_no_lo
     assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
     assert synced(district, 2) == BOTH
     assert district.house("ash").query("SELECT school_id FROM institution") == [(100,)]
+
+
+def test_a_new_name_begins_no_second_warehouse_of_a_school(district: District) -> None:
+    """Its history and who was erased are in the folder of the old name."""
+    district.write()
+    assert synced(district, 1) == BOTH
+    district.rename("ash", "elm")
+    refused = district.night(2, only=["elm"])["elm"]
+    assert refused.kind == NightKind.FAILED
+    assert "whose records ash holds already" in refused.message
+    assert "If elm is the new name of ash, put its folder in the place of elm/" in refused.message
+    shutil.rmtree(district.warehouse / "elm")
+    (district.warehouse / "ash").rename(district.warehouse / "elm")
+    shutil.copytree(district.warehouse / "elm", district.warehouse / "elm-backup", symlinks=True)
+    assert synced(district, 2, "elm") == {"elm": NightKind.SYNCED}
+
+
+def test_two_that_begin_at_once_with_the_same_key_are_not_both_synced(district: District) -> None:
+    """Neither has landed anything when the other one looks."""
+    assert NightKind.FAILED in synced(district, 1).values()
+    assert NightKind.FAILED in synced(district, 1).values(), "the next run of the day hides it"
