@@ -198,8 +198,7 @@ def print_counts(tables: Iterable[TableCounts], title: str = "", *, nothing: str
 
 def print_json(value: object) -> None:
     """Write one JSON object to standard output."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    sys.stdout.write(printable(text, lines=True) + "\n")
+    sys.stdout.write(printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), lines=True) + "\n")
 
 
 def home() -> Path | None:

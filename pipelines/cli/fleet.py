@@ -244,8 +244,7 @@ def _print_outcomes(found: Mapping[str, NightOutcome]) -> None:
 
 
 def _line(name: str, mark: str, says: str, width: int) -> None:
-    padding = " " * (7 - len(mark))
-    out.print(f"{MARKS[mark]}{padding} [bold]{name:<{width}}[/]  {safe(says)}")
+    out.print(f"{MARKS[mark]}{' ' * (7 - len(mark))} [bold]{name:<{width}}[/]  {safe(says)}")
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -39,8 +39,8 @@ def check_target(out: Path) -> None:
     """
     if not out.parent.is_dir():
         raise ArgumentError(f"{out.parent} is not a folder: make it first, or write elsewhere with --out")
-    if out.is_dir():
-        raise ArgumentError(f"{out} is a folder: name a file in it")
+    if out.exists() and not out.is_file():
+        raise ArgumentError(f"{out} is a {'folder' if out.is_dir() else 'device'}: name a file")
     folder = out.parent.resolve()
     for above in (folder, *folder.parents):
         own = (folder / out.name).relative_to(above).parts[0] not in (EXPORTS, DICTIONARY)

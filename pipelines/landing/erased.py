@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from pipelines.errors import DamagedError
+from pipelines.errors import DamagedError, MachineError
 from pipelines.landing.bodies import (
     BODIES,
     DISCARD,
@@ -44,7 +44,7 @@ from pipelines.landing.bodies import (
 from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
 from pipelines.landing.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
 from pipelines.tables import OF_STUDENTS, SETS
-from pipelines.util import files
+from pipelines.util import files, machine
 
 PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
 STUDENTS = "students"
@@ -133,11 +133,17 @@ class ErasureRegister:
         self._file = files.Decoded(msgspec.json.Decoder(RegisterContent).decode)
 
     def read(self) -> RegisterContent:
-        """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError."""
+        """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError, and
+        MachineError if this account may not read it: then a backup would be the wrong advice.
+        """
         try:
             return self._file.read(str(self.path))
         except FileNotFoundError:
             return RegisterContent(key="")
+        except PermissionError as error:
+            raise MachineError(
+                machine.message_for_errno(error.errno, self.folder.parent.parent, error.filename) or ""
+            ) from None
         except (OSError, ValueError) as error:
             raise _damaged(f"cannot be read ({type(error).__name__})") from None
 

@@ -133,8 +133,7 @@ class RawStore:
         """
         folder = self._folder(manifest)
         found = self._manifest(folder)
-        approving = found.verdict is Verdict.HELD and verdict is Verdict.APPROVED
-        if found.verdict is not None and not approving:
+        if found.verdict is not None and not (found.verdict is Verdict.HELD and verdict is Verdict.APPROVED):
             raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
         updated = msgspec.structs.replace(
             found,

@@ -76,8 +76,7 @@ def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
     yield Finding("alerts", Level.OK, says)
     env = ROOT / ".env"
     if _is_open(env):
-        says = f"{env} holds the key and others may read it: chmod 600 {env}"
-        yield Finding("settings", Level.WARNING, says)
+        yield Finding("settings", Level.WARNING, f"{env} holds the key and others may read it: chmod 600 {env}")
 
 
 def _check_files(rollbook: WholeRollbook) -> Iterator[Finding]:

@@ -302,8 +302,7 @@ class Institution:
             opened = school_day - age_
             found.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
             if turn_ and age_ < min(_LISTED_AFTER_CLOSING, since):
-                of_nobody = [*of_pupils[:3], 0, 0]
-                closed = self._class(place, turn_ - 1, opened - lasts, opened - 1, teacher_, of_nobody)
+                closed = self._class(place, turn_ - 1, opened - lasts, opened - 1, teacher_, [*of_pupils[:3], 0, 0])
                 found.append((place, closed | {"class_status": 0}))
         return found
 

@@ -277,4 +277,7 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
             f"snapshots/{day[0]} cannot be read: run `rollbook backfill {day[1]} {day[1]}`, which makes it again from"
             " what was landed"
         )
-    return DamagedError(f"{file} cannot be read: run `rollbook rebuild`, which makes it again from raw/")
+    again = (
+        "fleet build`, which makes it again" if file.startswith("fleet") else "rebuild`, which makes it again from raw/"
+    )
+    return DamagedError(f"{file} cannot be read: run `rollbook {again}")

@@ -82,8 +82,7 @@ class Erasures:
     def _replace_files(self, gone: Matcher) -> None:
         """Replace the published files that were written before the last erasure by copies without the students."""
         warehouse = self.warehouse
-        there = (warehouse.published, *warehouse.kept())
-        behind = [path for path in there if warehouse.own.lacks_erasures(path)]
+        behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
             with warehouse.finishing(path) as con:

@@ -113,8 +113,8 @@ def _name_of(uid: int) -> str:
 
 
 _NOT_ALLOWED = (
-    "This account ({who}) may not use {file}. Give it the whole warehouse (chown -R {who} {root}), or run Rollbook as"
-    " the account that it belongs to."
+    "This account ({who}) may not use {file}. Run Rollbook as the account that it belongs to, or give the whole"
+    " warehouse to this one (chown -R {who} {root})."
 )
 _TOO_MANY = "This account may not open more files at once (ulimit -n shows how many). Raise that."
 _MESSAGES = {

@@ -52,8 +52,7 @@ class Recipe:
 
 def cookbook() -> tuple[Recipe, ...]:
     """Return the cookbook's questions, in order."""
-    text = files("pipelines.views").joinpath("cookbook.sql").read_text(encoding="utf-8")
-    _, _, body = text.partition("\n\n")
+    _, _, body = files("pipelines.views").joinpath("cookbook.sql").read_text(encoding="utf-8").partition("\n\n")
     return tuple(Recipe(m["question"], m["sql"]) for m in _PAIR.finditer(body))
 
 

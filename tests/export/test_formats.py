@@ -192,6 +192,8 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
 def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="is not a folder"):
         check_target(tmp_path / "nowhere" / "f.csv")
+    with pytest.raises(ArgumentError, match="is a device"):
+        check_target(Path("/dev/null"))
     (tmp_path / "fleet.duckdb").symlink_to("published/fleet.1.duckdb")
     with pytest.raises(ArgumentError, match="the warehouse's own files"):
         check_target(tmp_path / "fleet.duckdb")

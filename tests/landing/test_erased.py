@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
 
-from pipelines.errors import DamagedError
+from pipelines.errors import DamagedError, MachineError
 from pipelines.landing.bodies import swap
 from pipelines.landing.erased import Erased, ErasureRegister, Gate, Matcher, keyed, name_hash, take_out
 from pipelines.landing.manifest import Received, Walk
@@ -100,6 +102,13 @@ def test_a_register_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path:
     register = register_of(tmp_path, 5)
     register.path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"private/erasures/register\.json cannot be read"):
+        register.read()
+
+
+def test_a_register_that_this_account_may_not_read_is_not_damaged(tmp_path: Path) -> None:
+    register = register_of(tmp_path, 5)
+    refused = PermissionError(errno.EACCES, "Permission denied", str(register.path))
+    with patch("builtins.open", side_effect=refused), pytest.raises(MachineError, match="Run Rollbook as the account"):
         register.read()
 
 

@@ -298,9 +298,8 @@ def _written(found: Sequence[News]) -> tuple[str, str]:
         return last.subject, "\n\n".join([last.text, *earlier])
     by_cause: dict[tuple[Kind, date | None, str], list[News]] = {}
     for news in found:
-        first_line = news.message.text.partition("\n")[0]
         # The institution's name is replaced, to group equal causes.
-        cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", first_line)
+        cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", news.message.text.partition("\n")[0])
         by_cause.setdefault((news.message.kind, news.message.day, cause), []).append(news)
     kinds = list(Kind)
     causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))

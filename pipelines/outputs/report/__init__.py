@@ -46,7 +46,8 @@ class MorningPage(Listener):
 
     def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
         book = self.rollbook
-        if not book.warehouse.published.is_file():
+        if not book.warehouse.merged_days():  # nothing is published, or all of it was discarded
+            self.path.unlink(missing_ok=True)
             return
         unproven = [u.description for u in book.landings.long_unproven()]
         with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
