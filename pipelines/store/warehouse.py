@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.errors import BusyError, DamagedError
+from pipelines.errors import BusyError, DamagedError, RollbookError
 from pipelines.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from pipelines.landing.manifest import TableCounts
 from pipelines.store import lake, ops, schema
@@ -159,7 +159,7 @@ class Warehouse:
 
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
-        with suppress(DamagedError, BusyError):
+        with suppress(RollbookError, duckdb.Error):
             return set(
                 self._rows("SELECT snapshot_date, landing FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)")
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pipelines.fleet.nights import (
@@ -71,9 +72,17 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
     assert [name for name, status in known.items() if status.is_fine] == ["ash"]
 
 
-def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(district: District, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(
+    district: District, tmp_path: Path, is_empty: bool
+) -> None:
     with copied(district, tmp_path) as made:
-        made.house("ash").published.resolve().write_bytes(b"")
+        file = made.house("ash").published.resolve()
+        file.unlink()
+        if is_empty:
+            file.touch()
+        else:
+            duckdb.connect(file).close()  # somebody else's
         (ash,) = load_overview(made.fleet(2, only=["ash"])).institutions
     assert (ash.shown, ash.readers_see) == ("late", None)
 
