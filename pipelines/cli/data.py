@@ -287,8 +287,7 @@ def _examine_dagster(home: Path | None) -> Iterator[Finding]:
         yield Finding("Dagster", Level.FAILED, says)
         return
     yield Finding("Dagster", Level.OK, f"{count:,} runs in {home}, {machine.in_bytes(machine.size(home))}")
-    newest = max((beat.timestamp for beat in beats.values()), default=0.0)
-    if datetime.now(UTC).timestamp() - newest > 300:
+    if datetime.now(UTC).timestamp() - max((beat.timestamp for beat in beats.values()), default=0.0) > 300:
         says = "no daemon is running, so nothing starts the nightly sync: run `rollbook serve`, or sync from cron"
         yield Finding("Dagster", Level.WARNING, says)
 

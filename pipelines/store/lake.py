@@ -482,8 +482,7 @@ def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[Table
 
 def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str = "main") -> TableCounts:
     """The counts of a table in which nothing changes."""
-    row = con.execute(f"SELECT COUNT(*), 0, 0, 0 FROM {schema}.{table.name}").fetchone()
-    return _counts(table, row)
+    return _counts(table, con.execute(f"SELECT COUNT(*), 0, 0, 0 FROM {schema}.{table.name}").fetchone())
 
 
 def _counts(table: Table, row: tuple[int, int, int, int] | None) -> TableCounts:

@@ -159,7 +159,7 @@ class Warehouse:
 
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
-        with suppress(RollbookError, duckdb.Error):
+        with suppress(RollbookError):
             return set(
                 self._rows("SELECT snapshot_date, landing FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)")
             )
@@ -174,12 +174,19 @@ class Warehouse:
         return next((int(row[0]) for row in self._rows("SELECT school_id FROM main.institution")), None)
 
     def _rows(self, query: str, path: Path | None = None) -> list[tuple[Any, ...]]:
-        """The rows that a query selects in the published file, or in another; none without the file."""
+        """The rows that a query selects in the published file, or in another; none without the file. Raises
+        DamagedError.
+        """
         path = path or self.published
         if not path.is_file():
             return []
-        with connect(path, scratch=self.scratch, read_only=True) as con:
-            return con.execute(query).fetchall()
+        try:
+            with connect(path, scratch=self.scratch, read_only=True) as con:
+                return con.execute(query).fetchall()
+        except duckdb.CatalogException:
+            raise DamagedError(
+                f"{path.name} is not Rollbook's: the next sync makes it again, or `rollbook rebuild`"
+            ) from None
 
     def merged_everywhere(self) -> dict[date, str]:
         """The merged days, with digests, that the published file and all kept older files have in common.

@@ -61,8 +61,7 @@ def _of_course(name: str, definition: str, sql: str) -> Metric:
 def _of_classes(name: str, definition: str, column: str) -> Metric:
     """An average over the active classes of a course."""
     source = "classes LEFT JOIN class_summaries USING (class_id) WHERE class_status = 1 AND course_id IS NOT NULL"
-    sql = f"ROUND(AVG({column}), 2)"
-    return Metric(name, definition, sql, ("course_id",), source, f"class_comparison.{name}")
+    return Metric(name, definition, f"ROUND(AVG({column}), 2)", ("course_id",), source, f"class_comparison.{name}")
 
 
 def _of_roster(name: str, definition: str, sql: str) -> Metric:

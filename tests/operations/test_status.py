@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+import duckdb
 import pytest
 import time_machine
 from typer.testing import CliRunner
@@ -96,6 +97,15 @@ def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house
     (problem,) = found.problems
     assert f"raw/snapshot_date={night(2)}/landing=1/manifest.json cannot be used" in problem
     assert "rollbook rebuild" in problem
+
+
+def test_a_database_of_another_program_in_the_place_of_the_published_one_is_told(house: House) -> None:
+    begin(house)
+    house.lose_published()
+    duckdb.connect(house.published).close()
+    found = status(house)
+    assert found.problems == ("rollbook.duckdb is not Rollbook's: the next sync makes it again, or `rollbook rebuild`",)
+    assert not found.is_fresh
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
