@@ -183,7 +183,7 @@ class Warehouse:
         try:
             with connect(path, scratch=self.scratch, read_only=True) as con:
                 return con.execute(query).fetchall()
-        except duckdb.CatalogException:
+        except (duckdb.CatalogException, duckdb.BinderException):
             raise DamagedError(
                 f"{path.name} is not Rollbook's: the next sync makes it again, or `rollbook rebuild`"
             ) from None
@@ -324,7 +324,7 @@ class Warehouse:
         with self.reading() as con:
             try:
                 known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
-            except duckdb.CatalogException:  # the set was declared since the last publish
+            except (duckdb.CatalogException, duckdb.BinderException):  # the set was declared since the last publish
                 return {}
             columns = ", ".join((of.key, *of.names))
             query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
