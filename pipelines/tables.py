@@ -23,9 +23,10 @@ class Column:
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
     64-bit integer, a `percent` is in 0..100, any other number is at most `records.MAX_NUMBER` from zero. A `required`
     value may be neither missing nor null. A column that is not `tracked` is in current tables and snapshots, but never
-    makes a version (G6). `personal` values name or describe a person: they stay out of logs, previews, Dagster's
-    metadata (G12) and the pseudonymous file. Every text column (`is_text`) declares whether it is personal; numbers and
-    dates are not.
+    makes a version (G6). A `measure` moves with every school day, so its changes hold no night (G3); a measure that
+    counts `up` has vanished where it is 0 or NULL, a measure that counts `down` only where it is NULL. `personal`
+    values name or describe a person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous
+    file. Every text column (`is_text`) declares whether it is personal; numbers and dates are not.
     """
 
     name: str
@@ -36,7 +37,8 @@ class Column:
     percent: bool = False
     required: bool = False
     tracked: bool = True
-    personal: bool | None = field(default=None, repr=False)  # flattening does not depend on it: see `fingerprint`
+    measure: Literal["", "up", "down"] = field(default="", repr=False)
+    personal: bool | None = field(default=None, repr=False)  # a day's rows depend on neither: see `fingerprint`
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -70,6 +72,7 @@ class Set:
 
     `endpoint` is the path below /svcapi/v1/, with `{id}` if it serves one record. `id_field` is the dotted path of a
     record's id. A `walked` set is read page by page and may be proven complete; other sets only add and update.
+    `total` is the column, as table.column, by which a record's measures are judged: where it falls, they begin again.
     `unkept` fields are the contract's, but kept in no table. In a `lenient` set, an optional value that is not as
     declared becomes NULL; in any other set, its record is refused.
     """
@@ -80,6 +83,7 @@ class Set:
     id_field: str
     walked: bool = False
     names: tuple[str, ...] = ()
+    total: str = field(default="", repr=False)
     unkept: tuple[str, ...] = ()
     lenient: bool = False
 
@@ -126,6 +130,11 @@ class Table:
         return tuple(c for c in self.columns if c.tracked and c.name not in self.key)
 
     @cached_property
+    def measures(self) -> tuple[Column, ...]:
+        """The tracked columns that move with every school day."""
+        return tuple(c for c in self.tracked if c.measure)
+
+    @cached_property
     def untracked(self) -> tuple[Column, ...]:
         """The columns that never make a version."""
         return tuple(c for c in self.columns if not c.tracked)
@@ -151,6 +160,7 @@ SETS: dict[str, Set] = {
             id_field="id",
             walked=True,
             names=("reference_id", "email"),
+            total="student_summaries.total_assignments",
         ),
         Set(
             "classes",
@@ -159,6 +169,7 @@ SETS: dict[str, Set] = {
             id_field="class_id",
             walked=True,
             names=("class_code", "class_title"),
+            total="class_assignment_activity.assignment_count",
         ),
         Set(
             "auth",
@@ -206,24 +217,30 @@ TABLES: dict[str, Table] = {
             comment="One row per student: completion statistics as the service sums them up.",
             columns=(
                 _STUDENT_ID,
-                Column("total_assignments", "BIGINT", "Assignments given to the student."),
-                Column("completed_assignments", "BIGINT", "Assignments the student completed."),
+                Column("total_assignments", "BIGINT", "Assignments given to the student.", measure="up"),
+                Column("completed_assignments", "BIGINT", "Assignments the student completed.", measure="up"),
                 Column(
                     "completion_rate",
                     "DOUBLE",
                     "Assignment completion, percent, 0 to 100; may be 0, not NULL, without assignments.",
                     percent=True,
+                    measure="up",
                 ),
                 Column(
                     "average_score",
                     "DOUBLE",
                     "Average score, 0 to 100; NULL when the student has no scored assignments.",
                     percent=True,
+                    measure="up",
                 ),
-                Column("total_assessments", "BIGINT", "Assessments given; may be absent in a record."),
-                Column("completed_assessments", "BIGINT", "Assessments completed; may be absent in a record."),
-                Column("total_time_minutes", "DOUBLE", "Total learning time in minutes."),
-                Column("last_activity_date", "DATE", "Day of the last activity; may be absent in a record."),
+                Column("total_assessments", "BIGINT", "Assessments given; may be absent in a record.", measure="up"),
+                Column(
+                    "completed_assessments", "BIGINT", "Assessments completed; may be absent in a record.", measure="up"
+                ),
+                Column("total_time_minutes", "DOUBLE", "Total learning time in minutes.", measure="up"),
+                Column(
+                    "last_activity_date", "DATE", "Day of the last activity; may be absent in a record.", measure="up"
+                ),
             ),
         ),
         Table(
@@ -235,17 +252,17 @@ TABLES: dict[str, Table] = {
             comment="One row per student whose activity was ever stated. Records that do not state it change nothing.",
             columns=(
                 _STUDENT_ID,
-                Column("first_login_date", "DATE", "Day of the first login."),
-                Column("last_activity_date", "DATE", "Day of the last activity."),
+                Column("first_login_date", "DATE", "Day of the first login.", measure="up"),
+                Column("last_activity_date", "DATE", "Day of the last activity.", measure="up"),
                 Column(
                     "days_since_last_activity",
                     "BIGINT",
                     "Days since the last activity, as the service counted them; untracked, so without history.",
                     tracked=False,
                 ),
-                Column("assignment_submission_count", "BIGINT", "Assignments submitted."),
-                Column("assignment_missing_count", "BIGINT", "Assignments missing."),
-                Column("has_ever_logged_in", "BOOLEAN", "Whether the student has ever logged in."),
+                Column("assignment_submission_count", "BIGINT", "Assignments submitted.", measure="up"),
+                Column("assignment_missing_count", "BIGINT", "Assignments missing.", measure="down"),
+                Column("has_ever_logged_in", "BOOLEAN", "Whether the student has ever logged in.", measure="up"),
             ),
         ),
         Table(
@@ -291,7 +308,12 @@ TABLES: dict[str, Table] = {
                     source="teacher.email",
                     personal=True,
                 ),
-                Column("student_count", "BIGINT", "Number of enrolled students, as the class's record gives it."),
+                Column(
+                    "student_count",
+                    "BIGINT",
+                    "Number of enrolled students, as the class's record gives it.",
+                    measure="up",
+                ),
             ),
         ),
         Table(
@@ -307,9 +329,10 @@ TABLES: dict[str, Table] = {
                     "DOUBLE",
                     "Average completion, percent, 0 to 100.",
                     percent=True,
+                    measure="up",
                 ),
-                Column("average_score", "DOUBLE", "Average score, 0 to 100.", percent=True),
-                Column("total_engagement_minutes", "DOUBLE", "Total engagement in minutes."),
+                Column("average_score", "DOUBLE", "Average score, 0 to 100.", percent=True, measure="up"),
+                Column("total_engagement_minutes", "DOUBLE", "Total engagement in minutes.", measure="up"),
             ),
         ),
         Table(
@@ -320,13 +343,18 @@ TABLES: dict[str, Table] = {
             comment="One row per class: its assignments and who has submitted.",
             columns=(
                 _CLASS_ID,
-                Column("has_assignments", "BOOLEAN", "Whether the class has assignments."),
-                Column("assignment_count", "BIGINT", "Number of assignments."),
-                Column("first_assignment_date", "DATE", "Day of the first assignment."),
-                Column("last_assignment_date", "DATE", "Day of the last assignment."),
-                Column("students_enrolled", "BIGINT", "Students enrolled in the class."),
-                Column("students_with_submissions", "BIGINT", "Enrolled students who have submitted."),
-                Column("students_without_submissions", "BIGINT", "Enrolled students who have not submitted."),
+                Column("has_assignments", "BOOLEAN", "Whether the class has assignments.", measure="up"),
+                Column("assignment_count", "BIGINT", "Number of assignments.", measure="up"),
+                Column("first_assignment_date", "DATE", "Day of the first assignment.", measure="up"),
+                Column("last_assignment_date", "DATE", "Day of the last assignment.", measure="up"),
+                Column("students_enrolled", "BIGINT", "Students enrolled in the class.", measure="up"),
+                Column("students_with_submissions", "BIGINT", "Enrolled students who have submitted.", measure="up"),
+                Column(
+                    "students_without_submissions",
+                    "BIGINT",
+                    "Enrolled students who have not submitted.",
+                    measure="down",
+                ),
             ),
         ),
         Table(
@@ -384,6 +412,6 @@ def references() -> Iterator[tuple[Table, Table, str]]:
 def fingerprint() -> str:
     """Return a digest of the declarations that flattening depends on.
 
-    It leaves out `personal`, which does not change a day's rows.
+    The digest leaves out `personal` and `measure`, which do not change a day's rows.
     """
     return sha256(repr((tuple(SETS.values()), tuple(TABLES.values()))).encode()).hexdigest()[:16]

@@ -132,13 +132,20 @@ class Body(Received, frozen=True, kw_only=True):
 
 
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows a landing changes, or would change, in one table."""
+    """How many rows a landing changes, or would change, in one table.
+
+    Of the `changed` rows, `altered` differ in more than measures, and in `restarted` the total fell, as at the start of
+    a term. `vanished` has the measures that most rows would lose, each with the rows that have and would lose it.
+    """
 
     table: str
     before: int
     added: int
     changed: int
     removed: int
+    altered: int = 0
+    restarted: int = 0
+    vanished: dict[str, tuple[int, int]] = {}
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

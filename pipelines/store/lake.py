@@ -450,11 +450,35 @@ def compare(
         # A column declared since the last publish, or with another type, is new for all records: it changes none.
         tracked = [c for c in table.tracked if c in columns]
         old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
-        return _counts(
-            table, con.execute(sql("compare", table=table, tracked=tracked, new=new, current=old)).fetchone()
-        )
+        query = sql("compare", table=table, tracked=tracked, new=new, current=old)
+        counts = _counts(table, con.execute(query).fetchone())
+        return _measured(con, candidate, table, current, counts) if counts.changed else counts
 
     return tuple(each_table(con, count, TABLES.values()))
+
+
+def _measured(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, table: Table, current: str, counts: TableCounts
+) -> TableCounts:
+    """Add to the counts how many totals fall, and the measures that most rows would lose."""
+    of, _, total = SETS[table.set].total.partition(".")
+    measures = [c for c in _alike(con, current, table) if c.measure]
+    if not measures or total not in (c.name for c in _alike(con, current, TABLES[of])):
+        return counts
+    query = sql(
+        "vanished",
+        table=table,
+        measures=measures,
+        total=total,
+        new=_rows_of(candidate, table),
+        current=f"{current}.main.{table.name}",
+        new_totals=_rows_of(candidate, TABLES[of]),
+        current_totals=f"{current}.main.{of}",
+    )
+    restarted, *numbers = con.execute(query).fetchone() or ()
+    pairs = zip(measures, numbers[::2], numbers[1::2], strict=True)
+    vanished = {c.name: (had, lost) for c, had, lost in pairs if 2 * lost > had}
+    return msgspec.structs.replace(counts, restarted=restarted, vanished=vanished)
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
@@ -482,12 +506,12 @@ def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[Table
 
 def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str = "main") -> TableCounts:
     """The counts of a table in which nothing changes."""
-    return _counts(table, con.execute(f"SELECT COUNT(*), 0, 0, 0 FROM {schema}.{table.name}").fetchone())
+    return _counts(table, con.execute(f"SELECT COUNT(*), 0, 0, 0, 0 FROM {schema}.{table.name}").fetchone())
 
 
-def _counts(table: Table, row: tuple[int, int, int, int] | None) -> TableCounts:
-    before, added, changed, removed = row or (0, 0, 0, 0)
-    return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed)
+def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
+    before, added, changed, removed, altered = row or (0, 0, 0, 0, 0)
+    return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed, altered=altered)
 
 
 def _rows_of(candidate: Candidate, table: Table) -> str:

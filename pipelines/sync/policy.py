@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.tables import SETS, TABLES, WALKED
+from pipelines.util.text import listed
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from pipelines.settings import Settings
@@ -71,18 +72,31 @@ def change_guard(
 ) -> str:
     """Why these counts exceed a normal night's, as text; empty if they do not (G3).
 
-    Only the tables of walked sets are guarded. `unverified` counts, per set, vanished records that were too many
-    to search for (G2).
+    Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
+    columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
+    were too many to search for (G2).
     """
     reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
     for c in counts:
-        if not SETS[TABLES[c.table].set].walked or not c.before:
+        own = SETS[TABLES[c.table].set]
+        if not own.walked or not c.before:
             continue
         if c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
             reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
-        if 100 * c.changed > changed_percent * c.before:
-            reasons.append(f"{c.changed} of {c.before} rows of {c.table} would change")
+        if 100 * c.altered > changed_percent * c.before:
+            reasons.append(f"{c.altered} of {c.before} rows of {c.table} would change")
+        if gone := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
+            had, lost = max(gone.values(), key=lambda n: n[1])
+            total = own.total.partition(".")[2]
+            reasons.append(
+                f"{lost} of {had} rows of {c.table} would lose {listed(list(gone))}, though {total} does not fall"
+            )
     return "; ".join(reasons)
+
+
+def restarted(counts: Iterable[TableCounts]) -> list[str]:
+    """The tables in which most totals fall: with a term, counts begin again, which holds nothing."""
+    return [c.table for c in counts if 2 * c.restarted > c.before]
 
 
 def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int]) -> str:

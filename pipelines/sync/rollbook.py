@@ -39,6 +39,7 @@ from pipelines.sync.landings import Composed, Composer, Landings
 from pipelines.sync.listeners import Listener
 from pipelines.sync.recovery import Base, Recovery
 from pipelines.util import files
+from pipelines.util.text import listed
 from pipelines.views import catalog, editable
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -323,6 +324,8 @@ class Rollbook(ABC):
                 f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative",
                 decision.hold,
             )
+        if begun := policy.restarted(decision.counts):
+            log.info("Most totals fall in %s, as at the start of a term: that holds nothing", listed(begun))
         approved = approval.applied_to(manifest) if approval else manifest
         if approved.parts:
             self.raw.record_approval(approved)

@@ -60,7 +60,10 @@ def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None
     tonight = [*changed(students(20)[8:], 2), student(90)]  # 1 to 8 are gone, 9 and 10 renamed, 90 is new
     hold = is_held(house, 2, tonight)
     gone = TableCounts(table="", before=20, added=1, changed=0, removed=8)
-    counts = [replace(gone, table=t, changed=2 if t == "students" else 0) for t in STUDENT_TABLES]
+    counts = [
+        replace(gone, table=t, changed=2 if t == "students" else 0, altered=2 if t == "students" else 0)
+        for t in STUDENT_TABLES
+    ]
     still = TableCounts(table="", before=1, added=0, changed=0, removed=0)
     counts += [replace(still, table=t) for t in CLASS_TABLES]
     counts += [replace(still, table="student_details", before=0), replace(still, table="institution")]

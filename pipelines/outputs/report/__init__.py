@@ -82,9 +82,14 @@ def on_page(error: RollbookError) -> str:
     counts = [c for c in error.report.counts if not TABLES[c.table].is_list]
     gone = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
     # One of a set's tables has a row per record, so the largest count is close to the number of records.
-    most = {name: max((c.changed for c in counts if TABLES[c.table].set == name), default=0) for name in WALKED}
-    changed = [f"{number:,} {name}" for name, number in most.items() if number]
+    most = {name: max((c.altered for c in counts if TABLES[c.table].set == name), default=0) for name in WALKED}
+    lost = {
+        name: max((n for c in counts if TABLES[c.table].set == name for _, n in c.vanished.values()), default=0)
+        for name in WALKED
+    }
     parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
-    parts += [f"the records of {' and '.join(changed)} would change"] if changed else []
+    for numbers, would in ((most, "the records of {} would change"), (lost, "figures of {} would vanish")):
+        if of := " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number):
+            parts.append(would.format(of))
     changes = "; ".join(parts) or "many students would be in other classes"
     return f"More would change than on a normal night, so a person must approve it first: {changes}."

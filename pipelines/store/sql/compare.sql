@@ -1,4 +1,4 @@
--- How many current rows of {{ table.name }} a new day adds, changes and removes.
+-- How many current rows of {{ table.name }} a new day adds, changes and removes, and changes in more than measures.
 --
 -- Most rows are unchanged; only the others are looked up among the day's observations.
 WITH other AS (
@@ -6,6 +6,7 @@ WITH other AS (
         COALESCE(n.{{ table.parent_key }}, c.{{ table.parent_key }}) AS id,
         c.{{ table.parent_key }} IS NULL AS is_added,
         n.{{ table.parent_key }} IS NOT NULL AND c.{{ table.parent_key }} IS NOT NULL AS is_changed,
+        {{ m.differ(tracked | rejectattr("measure"), "n", "c") }} AS is_altered,
         n.{{ table.parent_key }} IS NULL AS is_gone
     FROM {{ new }} AS n FULL JOIN {{ current }} AS c ON {{ m.same(table.key, "n", "c") }}
     WHERE n.{{ table.parent_key }} IS NULL OR c.{{ table.parent_key }} IS NULL OR {{ m.differ(tracked, "n", "c") }}
@@ -26,5 +27,6 @@ evaluated AS (
 )
 SELECT
     (SELECT COUNT(*) FROM {{ current }}),
-    COUNT(*) FILTER (is_added), COUNT(*) FILTER (is_changed), COUNT(*) FILTER (is_removed)
+    COUNT(*) FILTER (is_added), COUNT(*) FILTER (is_changed), COUNT(*) FILTER (is_removed),
+    COUNT(*) FILTER (is_changed AND is_altered)
 FROM evaluated

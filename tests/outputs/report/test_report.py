@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from pipelines.errors import HeldError, KeyRefusedError
+from pipelines.landing.manifest import Hold, TableCounts
 from pipelines.outputs import report
 from pipelines.outputs.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
@@ -241,3 +242,11 @@ def test_a_page_that_cannot_be_made_keeps_no_data_from_readers(
     assert (small.warehouse / "report.html").read_text() == before
     assert "report.html could not be brought up to date: ValueError" in caplog.text
     assert "Maria" not in caplog.text
+
+
+def test_a_held_night_says_how_many_lose_their_figures() -> None:
+    lost = TableCounts(
+        table="student_summaries", before=60, added=0, changed=60, removed=0, vanished={"average_score": (58, 57)}
+    )
+    says = report.on_page(HeldError("Held", Hold(reason="57 of 58 rows", counts=(lost,))))
+    assert says.endswith("a person must approve it first: figures of 57 students would vanish.")

@@ -1,0 +1,129 @@
+"""A school day moves everybody's measures, and a term begins their counts again: neither holds a night (G3)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.support.nights import House, night
+from tests.support.records import Records, school_class, student, students, within
+from tests.support.warehouses.holds import first_night, is_held
+
+
+def everybody(**summary: Any) -> Records:
+    """Forty students with another summary."""
+    return [student(i, **within("summary", **summary)) for i in range(1, 41)]
+
+
+def every_class(summary: dict[str, Any], activity: dict[str, Any]) -> Records:
+    """Eight classes with another summary and assignment activity."""
+    averages = school_class(1)["summary"] | summary
+    return [school_class(i, summary=averages, **within("assignment_activity", **activity)) for i in range(501, 509)]
+
+
+WORKED = [
+    student(
+        i,
+        **within("summary", total_assignments=21, total_time_minutes=1250.0 + i, last_activity_date="2026-11-20"),
+        **within("activity_tracking", last_activity_date="2026-11-20", assignment_submission_count=16),
+    )
+    for i in range(1, 41)
+]
+
+
+def test_a_day_on_which_everybody_worked_is_published(house: House) -> None:
+    expected = first_night(house, students(40))
+    house.service.classes = every_class({"total_engagement_minutes": 3700.0}, {"assignment_count": 21})
+    house.night(2, WORKED)
+    assert house.tables() == expected.night(2, WORKED, house.service.classes).tables()
+
+
+@pytest.mark.parametrize(
+    ("measure", "value"),
+    [
+        ("average_score", None),
+        ("completion_rate", 0),
+        ("total_time_minutes", 0.0),
+        ("last_activity_date", None),
+        pytest.param("total_assignments", None, id="the total itself"),
+    ],
+)
+def test_a_measure_that_vanishes_while_its_total_stays_is_held(house: House, measure: str, value: Any) -> None:
+    first_night(house, students(40))
+    hold = is_held(house, 2, everybody(**{measure: value})[:25] + students(40)[25:])
+    assert hold.reason == (
+        f"25 of 40 rows of student_summaries would lose {measure}, though total_assignments does not fall"
+    )
+
+
+def test_a_measure_that_vanishes_for_half_of_the_rows_is_published(house: House) -> None:
+    first_night(house, students(40))
+    house.night(2, everybody(average_score=None)[:20] + students(40)[20:])
+    assert house.query("SELECT COUNT(average_score) FROM student_summaries") == [(20,)]
+
+
+def test_activity_is_judged_by_the_totals_of_the_summary(house: House) -> None:
+    first_night(house, students(40))
+    lost = [student(i, **within("activity_tracking", has_ever_logged_in=False)) for i in range(1, 41)]
+    hold = is_held(house, 2, lost)
+    assert hold.reason == (
+        "40 of 40 rows of student_activity would lose has_ever_logged_in, though total_assignments does not fall"
+    )
+
+
+def test_nothing_missing_any_more_is_good_news(house: House) -> None:
+    first_night(house, students(40))
+    house.night(2, [student(i, **within("activity_tracking", assignment_missing_count=0)) for i in range(1, 41)])
+    assert house.query("SELECT SUM(assignment_missing_count) FROM student_activity") == [(0,)]
+
+
+def test_a_term_begins_all_counts_again_with_a_line_in_the_log(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    house.service.classes = every_class({}, {})
+    expected = first_night(house, students(40))
+    none = dict.fromkeys(("completed_assignments", "completion_rate", "total_time_minutes"), 0)
+    term = everybody(total_assignments=0, average_score=None, last_activity_date=None, **none)
+    house.service.classes = every_class(
+        {"average_completion_rate": 0, "average_score": None, "total_engagement_minutes": 0},
+        {"has_assignments": False, "assignment_count": 0, "students_with_submissions": 0},
+    )
+    caplog.set_level(logging.INFO)
+    house.night(2, term)
+    assert house.tables() == expected.night(2, term, house.service.classes).tables()
+    assert (
+        "Most totals fall in student_summaries, class_summaries, class_assignment_activity, as at the start of a term:"
+        " that holds nothing"
+    ) in caplog.messages
+
+
+def test_class_averages_that_vanish_while_the_assignments_stay_are_held(house: House) -> None:
+    house.service.classes = every_class({}, {})
+    first_night(house, students(4))
+    house.service.classes = every_class({"average_score": None, "total_engagement_minutes": 0}, {})
+    assert is_held(house, 2, students(4)).reason == (
+        "8 of 8 rows of class_summaries would lose average_score, total_engagement_minutes, though"
+        " assignment_count does not fall"
+    )
+
+
+def test_students_without_assignments_have_nothing_to_lose(house: House) -> None:
+    """A school that gives no assignments: the minutes begin again with a term, and the totals say nothing."""
+    first_night(house, everybody(total_assignments=0))
+    house.night(2, everybody(total_assignments=0, total_time_minutes=0))
+    assert house.query("SELECT SUM(total_time_minutes) FROM student_summaries") == [(0.0,)]
+
+
+def test_another_name_for_most_students_is_held_on_a_school_day(house: House) -> None:
+    first_night(house, students(40))
+    renamed = [record | {"name": "Renamed"} for record in WORKED[:31]] + WORKED[31:]
+    assert is_held(house, 2, renamed).reason == "31 of 40 rows of students would change"
+
+
+def test_a_past_day_is_judged_without_its_measures(house: House) -> None:
+    first_night(house, students(40))
+    house.night(3, WORKED)
+    house.night(2, everybody(total_time_minutes=1300.0))
+    assert house.query(f"SELECT DISTINCT total_time_minutes FROM student_summaries_as_of(DATE '{night(2)}')") == [
+        (1300.0,)
+    ]
