@@ -39,7 +39,7 @@ from pipelines.util.machine import in_bytes
 from pipelines.util.text import count_of, listed
 
 if TYPE_CHECKING:
-    from pipelines.landing.manifest import Hold
+    from pipelines.landing.manifest import Hold, Manifest
     from pipelines.outputs.mirror.mirror import Mirror
     from pipelines.sync.whole import Backfilled, WholeRollbook
 
@@ -68,6 +68,9 @@ def sync(
         bool,
         typer.Option("--approve", help="Merge this day's held sync (or the newest held one), without fetching again."),
     ] = False,
+    every_day: Annotated[
+        bool, typer.Option("--all", help="With --approve: merge the held syncs of all days, in their order.")
+    ] = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -89,9 +92,10 @@ def sync(
 
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
     used again.
-    With --approve --only, the rest stays held, until it is approved or a later sync of the day supersedes it. The parts
-    are students:removed and classes:removed (what is no longer listed; child rows go along), students:listed and
-    classes:listed (what the listed records state, be it new or changed).
+    An approval merges the held sync that it shows, and nothing that another sync holds meanwhile. With --approve --all,
+    no held day stays a hole in the history. With --approve --only, the rest stays held, until it is approved or a later
+    sync of the day supersedes it. The parts are students:removed and classes:removed (what is no longer listed; child
+    rows go along), students:listed and classes:listed (what the listed records state, be it new or changed).
 
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
@@ -107,43 +111,65 @@ def sync(
         return
     rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only is not None else []
     if approve:
-        held = rollbook.to_approve(day)
-        rollbook.approval(held, parts)  # a wrong part is refused before anything is said
-        chosen = held.snapshot_date
-        out.print(f"Approving landing {held.landing} of {chosen}, held because {escape(held.reason)}.")
-        print_counts(held.counts, "When it was held")
-        if parts:
-            out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
-        if since := [d for d in rollbook.raw.days() if d > chosen and rollbook.landings.counted(d)]:
-            err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
-    else:
-        chosen = rollbook.partition(day or rollbook.today())
+        _approve(rollbook, day, parts, reason, every_day=every_day)
+        return
+    if every_day:
+        raise ArgumentError("--all says which held syncs are approved: add --approve")
+    chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
-    run_job(
-        chosen,
-        institution=rollbook.settings.institution,
-        approve=approve,
-        only=parts,
-        reason=reason,
-        details=details.value,
-        fresh=fresh,
+    run_job(chosen, institution=rollbook.settings.institution, only=parts, details=details.value, fresh=fresh)
+    synced = _print_synced(rollbook, chosen)
+    if before and before[-1].landing == synced.landing:
+        out.print(
+            f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
+            " fetch it once more: rollbook sync --fresh"
+        )
+
+
+def _approve(rollbook: WholeRollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
+    """Show what is held and merge that: the job is given the digests of what was shown."""
+    if day and every_day:
+        raise ArgumentError("--all approves the held syncs of all days: leave out --date")
+    held = rollbook.to_approve(day, every_day=every_day)
+    for each in held:
+        rollbook.approval(each, parts)  # a wrong part is refused before anything is said
+        out.print(
+            f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
+            f" {escape(each.reason)}."
+        )
+    print_counts(
+        held[-1].counts, "All together, as compared when the last was held" if held[1:] else "When it was held"
     )
     if parts:
-        out.print(f"[bold green]Approved in part[/] {chosen}. `rollbook status` shows what stays held.")
+        out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
+    days = [each.snapshot_date for each in held]
+    if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
+        err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
+    run_job(
+        *(days if len(days) == 1 else (days[0], days[-1])),
+        institution=rollbook.settings.institution,
+        approve=[each.hold_digest for each in held],
+        only=parts,
+        reason=reason,
+    )
+    if parts:
+        out.print(f"[bold green]Approved in part[/] {_days(days)}. `rollbook status` shows what stays held.")
         return
-    synced = rollbook.landings.counted(chosen)[-1]
-    out.print(f"[bold green]Synced[/] {chosen}: {received(synced.received)}.")
+    for approved in days:
+        _print_synced(rollbook, approved)
+
+
+def _print_synced(rollbook: WholeRollbook, day: date) -> Manifest:
+    """Print what a day's last landing brought; returns that landing."""
+    synced = rollbook.landings.counted(day)[-1]
+    out.print(f"[bold green]Synced[/] {day}: {received(synced.received)}.")
     if synced.reason:
         err.print(f"[yellow]Warning:[/] {safe(synced.reason)}.")
     for name, count in synced.rejected.items():
         refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
         err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
     print_counts(synced.counts)
-    if not approve and before and before[-1].landing == synced.landing:
-        out.print(
-            f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
-            " fetch it once more: rollbook sync --fresh"
-        )
+    return synced
 
 
 def _print_preview(rollbook: WholeRollbook) -> None:
@@ -180,11 +206,11 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
         raise NothingLandedError(". ".join(rollbook.backfilled(asked, {}).skipped.values()), asked)
     days = rollbook.partition(begin), rollbook.partition(last)
     try:
-        run_job(*days, institution=institution, approve=yes)
+        run_job(*days, institution=institution, confirm=yes)
     except RunFailedError as error:
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
-        run_job(*days, institution=institution, approve=True)
+        run_job(*days, institution=institution, confirm=True)
     _print_backfill(rollbook.backfilled(asked, rollbook.lake.days()))
 
 

@@ -129,7 +129,7 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
     """Run a single school's stages, then check the published file, also after a failure."""
     rollbook = compose(settings.load(fetches=False), progress=night.progress)
     today = {datetime.now(rollbook.settings.zone).date()}
-    is_sync = partitions.is_sync(context.run.tags, days, today, approve=options.approve)
+    is_sync = partitions.is_sync(context.run.tags, days, today, approve=bool(options.approve))
     try:
         if context.selected_asset_keys:
             yield from night.stages(context, options, rollbook, days, is_sync=is_sync)

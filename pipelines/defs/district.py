@@ -45,11 +45,11 @@ def work(
         yield from _checked(context, names, days)
         return
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
-    is_sync = partitions.is_sync(tags, days, todays, approve=options.approve)
+    is_sync = partitions.is_sync(tags, days, todays, approve=bool(options.approve))
     if is_sync and tags.get(INSTITUTION_TAG) in names and tags.get(SYNC_TAG) != NIGHTLY:
         yield from _sync_alone(context, options, names[0], days)
         return
-    if options.force or options.details is not Details.none or (options.approve and is_sync):
+    if options.force or options.details is not Details.none or options.approve:
         raise ArgumentError(
             "This run covers several institutions, but approve, force and details work for one at a time: run that"
             " institution by itself, as with rollbook --institution NAME sync --approve"
@@ -61,7 +61,7 @@ def work(
         fresh = options.fresh or (tags.get(SYNC_TAG) == NIGHTLY and ROOT_TAG not in tags)
         ended = Fleet(registry, names, sends_alerts=False).sync(days[0], fresh=fresh)
     else:
-        ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.approve))
+        ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.confirm))
     yield from _outcomes(ended, days)
     yield from _checked(context, names, days)
     _raise_if_bad(ended)

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.landing.manifest import PARTS, Details, Manifest, TableCounts
+from pipelines.landing.manifest import PARTS, Approval, Details, Manifest, TableCounts
 from pipelines.outputs.report import FILE
 from pipelines.source.pagination import Progress
+from pipelines.store.lake import DayRecord
 from pipelines.sync.whole import Backfilled, WholeRollbook, always, skipped_days, within_hold
 from pipelines.tables import SETS, TABLES
 
@@ -35,10 +36,14 @@ T = TypeVar("T")
 class Options(dg.Config):
     """An operator's options for one run, as the launchpad shows them."""
 
-    approve: bool = Field(
+    approve: list[str] = Field(
+        default=[],
+        description="Merge what this day's sync held, without fetching again: the digest that the held run shows. Look "
+        "at its table of counts first. Another landing, or one that would change something else, is refused.",
+    )
+    confirm: bool = Field(
         default=False,
-        description="Merge what this day's sync held, without fetching again. In a backfill, publish even if a table "
-        "would lose more than the hold allows. For this run only; look at the held run's table of counts first.",
+        description="In a backfill: publish even if a table would lose more rows than the hold allows.",
     )
     only: list[str] = Field(
         default=[],
@@ -74,29 +79,20 @@ def stages(
     are made once they are published.
     """
     started = time.monotonic()
-    landings, day = rollbook.landings, days[0]
     with rollbook.writer():
-        approval = None
-        if options.only and not options.approve:
-            raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
         if is_sync:
             mark_as_sync(context)
-            fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-            if options.approve:
-                landed = {day: rollbook.to_approve(day)}
-                approval = rollbook.approval(landed[day], options.only, options.reason)
-            else:
-                landed = {day: rollbook.land(day, details=options.details, fresh=fresh)}
-        else:
-            landed = {day: counted[-1] for day in days if (counted := landings.counted(day))}
+        landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync)
+        decides = is_sync or bool(approvals)
+        if not decides:
             yield from _skipped(context, rollbook.backfilled(days, {}), len(days))
         raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
-        if is_sync:
-            work = partial(rollbook.snapshot, landed[day], approval)
-            manifest, record = yield from _meanwhile(work, raw)
-            composed = {day: record}
-            if manifest.reason:
-                context.log.warning(manifest.reason)
+        if decides:
+            work = partial(_snapshots, rollbook, landed, approvals)
+            decided = yield from _meanwhile(work, raw)
+            composed = {manifest.snapshot_date: record for manifest, record in decided}
+            for reason in (manifest.reason for manifest, _ in decided if manifest.reason):
+                context.log.warning(reason)
         else:
             done = yield from _meanwhile(partial(rollbook.resnapshot, days), raw)
             composed = done.rebuilt
@@ -112,10 +108,10 @@ def stages(
             for each, r in composed.items()
             for name in TABLES
         ]
-        at_once, at_last = (snapshots, []) if is_sync else ([], snapshots)
+        at_once, at_last = (snapshots, []) if decides else ([], snapshots)
         merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), at_once)
-        if not is_sync:
-            rollbook.move_in(confirm=always if options.approve else within_hold)
+        if not decides:
+            rollbook.move_in(confirm=always if options.confirm else within_hold)
         rollbook.publish()
     yield from at_last
     counts = {c.table: _history(c) for c in merged}
@@ -130,6 +126,28 @@ def stages(
     for each in composed:
         yield made(context, each, PUBLISHED.path, shared)
     rollbook.check_listeners()
+
+
+def _landed(
+    context: dg.AssetExecutionContext, options: Options, rollbook: WholeRollbook, days: Sequence[date], *, is_sync: bool
+) -> tuple[dict[date, Manifest], dict[date, Approval]]:
+    """The landings that a run is about, by day: approved, fetched now, or landed before; and the approvals."""
+    if options.only and not options.approve:
+        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
+    if options.approve:
+        held = {m.snapshot_date: m for m in rollbook.held_as_shown(options.approve, days)}
+        return held, {day: rollbook.approval(m, options.only, options.reason) for day, m in held.items()}
+    if is_sync:
+        fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+        return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh)}, {}
+    return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}, {}
+
+
+def _snapshots(
+    rollbook: WholeRollbook, landed: Mapping[date, Manifest], approvals: Mapping[date, Approval]
+) -> list[tuple[Manifest, DayRecord]]:
+    """Decide on each landing, in the order of their days."""
+    return [rollbook.snapshot(manifest, approvals.get(day)) for day, manifest in landed.items()]
 
 
 def _meanwhile(work: Callable[[], T], events: Iterable[Event]) -> Generator[Event, None, T]:

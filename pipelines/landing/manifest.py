@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -264,6 +265,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """The approved parts of a landing that is held for the rest; empty for any other one."""
         approved = (part for approval in self.approvals for part in approval.parts)
         return frozenset(approved) if self.verdict is Verdict.HELD else frozenset()
+
+    @property
+    def hold_digest(self) -> str:
+        """Twelve hex digits that stand for a held landing and for what it would change: an approval names them."""
+        shown = (self.snapshot_date, self.landing, self.bodies_sha256, self.reason, self.counts, sorted(self.parts))
+        return sha256(msgspec.json.encode(shown)).hexdigest()[:12]
 
     def states(self, set_name: str) -> bool:
         """Whether the set's records count, as far as the landing does: not if only other parts were approved (G3)."""

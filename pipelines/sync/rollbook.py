@@ -152,9 +152,9 @@ class Rollbook(ABC):
         self.check_listeners()
         return done
 
-    def finish(self, manifest: Manifest, approval: Approval | None = None) -> Synced:
+    def finish(self, manifest: Manifest) -> Synced:
         """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
-        manifest, record = self.snapshot(manifest, approval)
+        manifest, record = self.snapshot(manifest)
         counts = self.merge()
         self.publish()
         return Synced(manifest, record, tuple(counts))
@@ -318,10 +318,11 @@ class Rollbook(ABC):
         decision = evaluation.decision
         if decision.verdict is Verdict.HELD:
             if manifest.verdict is None:
-                record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
+                manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
             raise HeldError(
-                f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
-                f" `rollbook sync --date {manifest.snapshot_date} --approve`; else ask the service's representative",
+                f"Held: {decision.reason}. Readers keep what was published. If it is right, run `rollbook sync --date"
+                f' {manifest.snapshot_date} --approve` (in the UI: `approve: ["{manifest.hold_digest}"]` in'
+                " the launchpad); else ask the service's representative",
                 decision.hold,
             )
         if begun := policy.restarted(decision.counts):

@@ -111,16 +111,23 @@ def days_between(first: date, last: date) -> list[date]:
 class WholeRollbook(Rollbook):
     """One institution's warehouse, with all its operations."""
 
-    def approve(self, day: date | None = None, *, only: Collection[str] = (), reason: str = "") -> Synced:
-        """Merge and publish a day's held landing (default: the newest), or `only` parts of it, without a fetch (G3).
+    def approve(
+        self, day: date | None = None, *, every_day: bool = False, only: Collection[str] = (), reason: str = ""
+    ) -> Synced:
+        """Merge and publish a day's held landing (default: the newest), or those of every held day in their order, or
+        `only` parts of them, without a fetch (G3).
 
-        The `reason` is kept with the landing. Raises ArgumentError.
+        The landings are those that are held when this is called, not those that a sync holds meanwhile. The `reason` is
+        kept with them. Returns the newest day's result. Raises ArgumentError.
         """
+        shown = self.to_approve(day, every_day=every_day)
         with self.writer():
-            held = self.to_approve(day)
-            done = self.finish(held, self.approval(held, only, reason))
+            held = self.held_as_shown([each.hold_digest for each in shown])
+            *_, (manifest, record) = [self.snapshot(each, self.approval(each, only, reason)) for each in held]
+            counts = self.merge()
+            self.publish()
         self.check_listeners()
-        return done
+        return Synced(manifest, record, tuple(counts))
 
     def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "") -> Approval:
         """The approval of a held landing, or of `only` these parts, by the person who runs this. With the last part,
@@ -141,17 +148,33 @@ class WholeRollbook(Rollbook):
             counts=held.counts,
         )
 
-    def to_approve(self, day: date | None = None) -> Manifest:
-        """The held landing that an approval merges (default: that of the newest held day).
+    def to_approve(self, day: date | None = None, *, every_day: bool = False) -> list[Manifest]:
+        """The held landings that an approval merges, in the order of their days: a day's (default: the newest held
+        day's), or those of every day.
 
         Raises ArgumentError if nothing is held.
         """
         days = self.raw.days() if day is None else [day]
-        found = next((held for d in reversed(days) if (held := self.landings.held(d)) is not None), None)
-        if found is None:
+        found = [held for each in days if (held := self.landings.held(each)) is not None]
+        if not found:
             of = f"on {day}" if day else "on any day"
             raise ArgumentError(
                 f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
+            )
+        return found if every_day else found[-1:]
+
+    def held_as_shown(self, digests: Collection[str], days: Collection[date] | None = None) -> list[Manifest]:
+        """The held landings of these days (default: of any) with these digests, in the order of their days. Requires
+        the writer lock: while an approval waits for it, another sync may hold or merge something else.
+
+        Raises ArgumentError unless each of them is still held as a person was shown.
+        """
+        held = [each for day in self.raw.days() if (each := self.landings.held(day)) is not None]
+        found = [m for m in held if m.hold_digest in digests and (days is None or m.snapshot_date in days)]
+        if not digests or len(found) < len({*digests}):
+            raise ArgumentError(
+                "An approval names held landings by their digests, and what was named is not held now, or would change"
+                " something else: look at `rollbook status`, then approve what it shows. Nothing was merged"
             )
         return found
 
@@ -269,7 +292,7 @@ class WholeRollbook(Rollbook):
             self.staged = None
             raise HeldError(
                 f"Held: {asked.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
-                " with --yes (in the UI: with `approve: true` in the launchpad)",
+                " with --yes (in the UI: with `confirm: true` in the launchpad)",
                 asked,
             )
 

@@ -136,7 +136,7 @@ def test_a_night_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_
     }
     assert {d for asset, d, _ in graph.marked(result) if asset == "published/rollbook"} == {day}
 
-    result = job.run_for(days=(today,), tags=SYNC, approve=True)
+    result = job.run_for(days=(today,), tags=SYNC, approve=["0123456789ab"])
     _, says, metadata = graph.failure(result)
     assert "run that institution by itself, as with rollbook --institution NAME sync --approve" in str(says)
     assert metadata["exit_code"] == 2

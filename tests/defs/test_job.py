@@ -179,12 +179,13 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
         held = job.run(day, tags=SYNC)
         assert not held.success
         first, description, metadata = graph.failure(held)
+        digest = house.landings(day)[-1].hold_digest
         assert first == f"Held: {description}"
         assert description == (
             "20 of 60 rows of students would be removed; 20 of 60 rows of student_summaries would be removed; 20 of 60"
             " rows of student_activity would be removed; 20 of 60 rows of student_classes would be removed. Readers keep"
-            f" what was published. If it is right, run `rollbook sync --date {day} --approve`; else ask the service's"
-            " representative"
+            f" what was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: `approve:"
+            f' ["{digest}"]` in the launchpad); else ask the service\'s representative'
         )
         assert metadata["exit_code"] == 3
         assert "| students | 60 | 0 | 0 | 20 |" in metadata["what would change"]
@@ -198,7 +199,7 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
         assert house.state() == before
         assert job.marked("snapshots", "students") == [str(night(1))]
         requests = len(service.requests)
-        approved = job.run(day, options={"approve": True})
+        approved = job.run(day, options={"approve": [digest]})
         assert approved.success
         assert len(service.requests) == requests
     assert house.query("SELECT COUNT(*) FROM students") == [(40,)]

@@ -95,7 +95,7 @@ def test_a_held_run_and_its_approval_by_hand_are_told(watch: Watch, house: House
     clock.shift(timedelta(days=1))
     assert not job.run(night(2), tags=SYNC).success
     watch.look()
-    assert job.run(night(2), options={"approve": True}).success
+    assert job.run(night(2), options={"approve": [house.landings(night(2))[-1].hold_digest]}).success
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is held", f"the sync of {night(2)} is good again"]
     assert f"`rollbook sync --date {night(2)} --approve`" in hook.texts[0]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from pipelines.cli import app
 from pipelines.errors import ArgumentError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import Expected, House, folder, night
+from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire.service import Service
@@ -67,3 +73,61 @@ def test_a_held_night_may_be_approved_after_later_nights(house: House, held: Exp
     assert house.tables() == first.night(3, students(12), one).tables()
     house.approve(night(2))
     assert house.tables() == held.night(2, students(2), one).night(3, students(12), one).tables()
+
+
+def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
+    expected, one = first_night(house, students(12)), house.service.classes
+    for number, listed in ((2, students(6)), (3, students(5)), (5, students(4))):
+        is_held(house, number, listed)
+        expected.night(number, listed, one)
+    done = house.rollbook().approve(every_day=True, reason="two year groups left")
+    assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(5), Verdict.APPROVED)
+    assert house.tables() == expected.tables()
+    approvals = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
+    assert [[each.reason for each in of_day] for of_day in approvals] == [["two year groups left"]] * 3
+
+
+def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_saw(house: House) -> None:
+    first_night(house, students(60))
+    is_held(house, 2, students(40))
+    rollbook = house.rollbook()
+    shown = rollbook.to_approve()
+    is_held(house, 2, students(5))  # another sync of the day, while a person looks at the first
+    before = house.state()
+    rollbook.to_approve = lambda *_, **__: shown  # type: ignore[method-assign]
+    with pytest.raises(ArgumentError, match="is not held now, or would change something else") as caught:
+        rollbook.approve()
+    assert caught.value.exit_code == 2
+    assert house.state() == before
+    assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
+
+
+def test_a_landing_that_would_change_something_else_has_another_digest(house: House) -> None:
+    first_night(house, students(60))
+    is_held(house, 2, students(40))
+    (held,) = house.rollbook().to_approve()
+    fewer = replace(held, counts=tuple(replace(c, removed=c.removed + 1) for c in held.counts))
+    digests = {held.hold_digest, fewer.hold_digest, replace(held, landing=2).hold_digest}
+    assert len(digests) == 3
+    with pytest.raises(ArgumentError, match="Nothing was merged"):
+        house.rollbook().held_as_shown([])
+
+
+def test_the_command_approves_all_held_days_and_names_each(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    expected, one = first_night(house, students(12)), house.service.classes
+    for number, listed in ((2, students(6)), (3, students(5))):
+        is_held(house, number, listed)
+        expected.night(number, listed, one)
+    for name, value in (house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path)), "COLUMNS": "300"}).items():
+        monkeypatch.setenv(name, value)
+    digests = [held.hold_digest for held in house.rollbook().to_approve(every_day=True)]
+    wrong = CliRunner().invoke(app, ["sync", "--approve", "--all", "--date", str(night(2))])
+    assert isinstance(wrong.exception, ArgumentError)
+    done = CliRunner().invoke(app, ["sync", "--approve", "--all"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    for number, digest in zip((2, 3), digests, strict=True):
+        assert f"Approving landing 1 of {night(number)} ({digest}), held because" in done.stdout
+        assert f"Synced {night(number)}" in done.stdout
+    assert house.tables() == expected.tables()

@@ -105,7 +105,7 @@ def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House)
 def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None:
     rollbook = house.rollbook()
     for part in ("students:removed", "classes:listed"):  # the second one is of a day that counts already
-        held = rollbook.to_approve()
+        (held,) = rollbook.to_approve()
         rollbook.raw.record_approval(rollbook.approval(held, [part]).applied_to(held))
         with house.rollbook().writer():
             pass

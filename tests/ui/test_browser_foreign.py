@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
 LAUNCH = """mutation { launchRun(executionParams: {
   selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
-  runConfigData: {ops: {sync: {config: {approve: true}}}},
+  runConfigData: {ops: {sync: {config: {approve: ["0123456789ab"]}}}},
   executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
 }) { __typename } }"""
 

@@ -93,7 +93,7 @@ def test_a_failed_run_says_what_to_do_where_one_looks_first(page: Page, demo: De
 def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/asset-groups/")
     page.get_by_role("button", name="Materialize all").first.click(modifiers=["Shift"])
-    for line in ("approve: false", "details: none", "force: false"):
+    for line in ("confirm: false", "details: none", "force: false"):
         expect(page.get_by_text(line).first).to_be_visible()
 
 
