@@ -29,7 +29,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipelines import institutions
+from pipelines import institutions, tables
 from pipelines.errors import SettingError
 from pipelines.institutions import Registry, Secret
 from pipelines.util import cron
@@ -220,6 +220,10 @@ def _hosts(value: str) -> str:
     return ", ".join(names)
 
 
+def _columns(value: str) -> str:
+    return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
+
+
 # The environment variables by which object stores' own tools name an endpoint.
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
@@ -264,6 +268,7 @@ Addresses = Annotated[SecretStr, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
+ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
 
 
@@ -286,6 +291,7 @@ class WarehouseSettings(_Group):
     pseudonymous: bool = False
     pseudonymous_mode: FileMode = "600"
     lake: LakeUrl = ""
+    untracked: ColumnNames = ""
     mirror_proof_minutes: Annotated[float, Field(ge=0)] = 0
     fleet_engine: EngineName = DUCKDB
 
@@ -385,7 +391,7 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 S = TypeVar("S", bound=_Group)
 
 # Settings that an institution of a registry may not set for itself.
-_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine"})
+_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine", "untracked"})
 _SECRET = frozenset({"api_key", "notify"})
 # Cached registries by path, each with its file's inode, modification time and size.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
@@ -558,9 +564,12 @@ def _secret(field: str, secret: Secret, where: str) -> str:
 
 def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[str, str] | None = None) -> S:
     try:
-        return kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
+        made = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
     except ValidationError as error:
         raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
+    if isinstance(made, WarehouseSettings):
+        tables.leave_untracked(tables.column_pairs(made.untracked))
+    return made
 
 
 def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ Code that uses the declarations belongs elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
@@ -407,6 +407,43 @@ def references() -> Iterator[tuple[Table, Table, str]]:
         for column in table.columns:
             if column.name in keys and (other := owner(column.name)) is not table:
                 yield table, other, column.name
+
+
+_untracked: frozenset[tuple[str, str]] = frozenset()
+
+
+def column_pairs(text: str) -> frozenset[tuple[str, str]]:
+    """Return the (table, column) pairs of a list such as `classes.class_room, classes.class_code`.
+
+    Raises ValueError for a name that is no column, and for a column that is a key.
+    """
+    found = set()
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        table, _, column = name.partition(".")
+        if table not in TABLES or column not in TABLES[table].names:
+            raise ValueError(f"holds {name!r}, which is no column: write TABLE.COLUMN, such as classes.class_room")
+        if column in TABLES[table].key:
+            raise ValueError(f"holds {name!r}, which is part of the table's key, and a key is always tracked")
+        found.add((table, column))
+    return frozenset(found)
+
+
+def leave_untracked(pairs: frozenset[tuple[str, str]]) -> None:
+    """Declare these columns untracked (G6), and the ones of an earlier call tracked again, for this whole process."""
+    global _untracked  # noqa: PLW0603 - the declarations are the process's own
+    tracked = {pair for pair in _untracked - pairs if pair[0] in TABLES}
+    untracked = {pair for pair in pairs - _untracked if _column(*pair).tracked}
+    for name in {name for name, _ in tracked | untracked}:
+        columns = (
+            replace(c, tracked=((name, c.name) in tracked or c.tracked) and (name, c.name) not in untracked)
+            for c in TABLES[name].columns
+        )
+        TABLES[name] = replace(TABLES[name], columns=tuple(columns))
+    _untracked = (_untracked & pairs) | untracked
+
+
+def _column(table: str, name: str) -> Column:
+    return next(c for c in TABLES[table].columns if c.name == name)
 
 
 def fingerprint() -> str:

@@ -318,6 +318,17 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     return frozenset(changed)
 
 
+def retracked(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The columns, as table.column, that a file's history has and the declarations leave untracked, or the reverse."""
+    there = existing(con)
+    found = []
+    for table in TABLES.values():
+        current, versions = (there.get((schema, table.name), Existing()) for schema in ("main", "history"))
+        have, kept = {name for name, _ in current.columns}, {name for name, _ in versions.columns}
+        found += [f"{table.name}.{c.name}" for c in table.columns if c.name in have and (c.name in kept) != c.tracked]
+    return sorted(found)
+
+
 def _make(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing | None) -> None:
     """Make a table with the rows of the one it replaces. Values that do not fit a column's new type become NULL."""
     full, columns = f"{relation.schema}.{relation.name}", relation.columns

@@ -135,6 +135,11 @@ class Warehouse:
             self.drop_next()
             raise
 
+    def retracked(self, path: Path) -> list[str]:
+        """The columns of a file whose history is not as they are tracked now (`schema.retracked`)."""
+        with connect(path, scratch=self.scratch, read_only=True) as con:
+            return schema.retracked(con)
+
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in memory with the published file attached as `published`, if there is one."""

@@ -19,7 +19,7 @@ from pipelines.landing.manifest import TableCounts
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.landings import Composer, Landings
-from pipelines.util.text import count_of
+from pipelines.util.text import count_of, listed
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +216,20 @@ class Recovery:
                 " was changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild all,"
                 " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
                 " --accept-loss`"
+            )
+
+    def refuse_retracked(self, base: Base) -> None:
+        """Raise ExpiredError if the history of expired days would need columns that were untracked, or hold columns
+        that are untracked now.
+        """
+        columns = self.warehouse.retracked(base.file) if base.file else []
+        if columns:
+            lost = sorted(self.landings.expired_days())
+            raise ExpiredError(
+                f"ROLLBOOK_UNTRACKED was changed ({listed(columns)}), so all history must be computed again, but what"
+                f" was landed on {count_of(len(lost), 'day')} ({lost[0]} to {lost[-1]}) has expired (see"
+                " ROLLBOOK_KEEP_DAYS). Nothing was changed: set it as it was, or accept the loss with `rollbook"
+                " rebuild --accept-loss`"
             )
 
     def _merged(self, path: Path) -> dict[date, str] | None:

@@ -385,6 +385,7 @@ class Rollbook(ABC):
             if full_refresh or (redeclared and not history.has_expired_days):
                 counts = history.rebuild(computed)
             elif redeclared:
+                self.recovery.refuse_retracked(base)
                 # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
                 counts = [*history.refold(), *history.catch_up(history.records)] or counts
             else:
