@@ -568,6 +568,11 @@ def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[s
     except ValidationError as error:
         raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
     if isinstance(made, WarehouseSettings):
+        if (wrong := {"?", "\\"} & {*str(made.common_path)}) != set():
+            raise SettingError(
+                f"{PREFIX}WAREHOUSE leads below a folder with {wrong.pop()} in its name, where DuckDB cannot open a"
+                f" database ({made.common_path}): name another folder"
+            )
         tables.leave_untracked(tables.column_pairs(made.untracked))
     return made
 

@@ -29,7 +29,7 @@ import duckdb
 
 from pipelines.errors import ArgumentError
 from pipelines.export import Format
-from pipelines.store.database import MEMORY_LIMIT, literal, translate_errors
+from pipelines.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
 from pipelines.store.published import check_is_there
 from pipelines.util import files
 from pipelines.views.catalog import macros
@@ -95,7 +95,8 @@ def lock(
     """
     statement = only_reads(con, query)
     lake = f"{published.parent / 'snapshots'}/"
-    con.execute(f"SET allowed_directories = [{literal(lake)}]")
+    # In both spellings: DuckDB asks once for the pattern in the views, and once for the file that it finds.
+    con.execute(f"SET allowed_directories = [{literal(lake)}, {file_literal(lake)}]")
     con.execute(f"SET temp_directory = {literal(scratch or '')}")
     if scratch is not None:
         con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")

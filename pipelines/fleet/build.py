@@ -36,7 +36,16 @@ from pipelines.institutions import Registry
 from pipelines.settings import DUCKDB, load
 from pipelines.source.fetch import utc_now
 from pipelines.store.clean import clean
-from pipelines.store.database import connect, count, literal, machine_errors, names, transaction, translate_errors
+from pipelines.store.database import (
+    connect,
+    count,
+    file_literal,
+    literal,
+    machine_errors,
+    names,
+    transaction,
+    translate_errors,
+)
 from pipelines.store.fleet import FleetFile
 from pipelines.store.history import engine as statements
 from pipelines.store.lake import DAYS, OBSERVED, DayRecord, Lake
@@ -173,8 +182,10 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
             con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, at])
             for rollup in views.rollups():
                 columns = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in views.columns(rollup))
-                source = literal(file.rollups / rollup.name / "*.parquet")
-                views.create_rollup(con, rollup, f"SELECT {columns} FROM read_parquet({source}) ORDER BY ALL")
+                source = file_literal(file.rollups / rollup.name, "/*.parquet")
+                views.create_rollup(
+                    con, rollup, f"SELECT {columns} FROM read_parquet({source}, hive_partitioning = false) ORDER BY ALL"
+                )
             views.create_views(con, version)
             if file.is_pseudonymous:
                 contents.comment(con, (*relations(file), INSTITUTIONS), catalog.views(MANY))

@@ -52,6 +52,15 @@ def literal(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
+def file_literal(path: object, pattern: str = "") -> str:
+    """The path of one file, or of the files that match a `pattern` below it, as a literal for read_parquet.
+
+    DuckDB takes every path for a pattern, so the characters of the path itself are escaped. Its readers must also be
+    told `hive_partitioning = false`: a folder `name=Zed` anywhere above would else give every row that name.
+    """
+    return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)) + pattern)
+
+
 @contextmanager
 def connect(
     path: Path | None = None, *, scratch: Path, read_only: bool = False, about: Path | None = None

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Proof, TableCounts
-from pipelines.store.database import each, each_table, literal, names, no_rows
+from pipelines.store.database import each, each_table, file_literal, literal, names, no_rows
 from pipelines.store.schema import SNAPSHOT_DATE
 from pipelines.store.staging import staged_file
 from pipelines.store.statements import statements
@@ -43,6 +43,10 @@ DAYS = "days"
 PART, _DAY = "part-0.parquet", "snapshot_date="
 # Engines skip files whose names begin with an underscore.
 DAY_RECORD = "_day.json"
+
+# The day of a row, from its file's path, which ends with snapshot_date=2026-11-20/part-0.parquet. Not by Hive
+# partitioning, which also reads the folders above the lake: below name=Zed, all students would be called Zed.
+_OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE)"
 
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
@@ -77,7 +81,7 @@ class Staged:
 
     def scan(self, name: str) -> str:
         """The rows of a table as SQL, each with its `landing` and its position `ord` among the set's staged rows."""
-        rows = f"read_parquet({literal(staged_file(self.folder, name))}, hive_partitioning = false)"
+        rows = f"read_parquet({file_literal(staged_file(self.folder, name))}, hive_partitioning = false)"
         own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
         if self.states:
             return f"SELECT * EXCLUDE seq, {own}"
@@ -305,7 +309,7 @@ class Lake:
             f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
         )
         read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
-        return f"SELECT {columns}, snapshot_date FROM {read}"
+        return f"SELECT {columns}, {_OF_FILE} AS snapshot_date FROM {read}"
 
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
         """The distinct schemas of the days' files: several if declarations changed between these days."""
@@ -319,21 +323,22 @@ class Lake:
 
     def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """What was observed on some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
-        return f"SELECT * FROM {self._read(OBSERVED, days, alike=True, movable=movable)}"
+        read = self._read(OBSERVED, days, alike=True, movable=movable)
+        return f"SELECT * EXCLUDE filename, {_OF_FILE} AS snapshot_date FROM {read}"
 
     def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
         # union_by_name makes DuckDB open every file first; files of one schema are opened one after the other.
         return (
-            f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = true, "
-            f"hive_types = {{'snapshot_date': DATE}}, union_by_name = {not alike})"
+            f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = false, filename = true, "
+            f"union_by_name = {not alike})"
         )
 
     def _listed(self, name: str, days: Collection[DayRecord], *, movable: bool) -> str:
         """The days' files as an SQL list."""
         if not movable:
-            return f"[{', '.join(literal(self._part(name, record.snapshot_date)) for record in days)}]"
+            return f"[{', '.join(file_literal(self._part(name, record.snapshot_date)) for record in days)}]"
         dates = ", ".join(f"'{record.snapshot_date}'" for record in days)
-        root = f"COALESCE(getvariable('{LAKE}'), {literal(self.root)})"
+        root = f"COALESCE(getvariable('{LAKE}'), {file_literal(self.root)})"
         return f"list_transform([{dates}], lambda day: {root} || '/{name}/{_DAY}' || day || '/{PART}')"
 
     def _part(self, name: str, day: date) -> Path:
@@ -515,7 +520,7 @@ def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
 
 
 def _rows_of(candidate: Candidate, table: Table) -> str:
-    return f"read_parquet({literal(candidate.path(table.name))})"
+    return f"read_parquet({file_literal(candidate.path(table.name))}, hive_partitioning = false)"
 
 
 def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:

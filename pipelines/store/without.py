@@ -14,7 +14,7 @@ import msgspec
 
 from pipelines.errors import RollbookError
 from pipelines.store import schema as schemas
-from pipelines.store.database import connect, count, literal, transaction
+from pipelines.store.database import connect, count, file_literal, literal, transaction
 from pipelines.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
 from pipelines.tables import OF_STUDENTS, SETS, TABLES
 from pipelines.util import files
@@ -29,7 +29,7 @@ Gone = Callable[[int], bool]
 
 def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, gone: Gone) -> set[int]:
     """Return the ids of the `gone` students who were observed on a day."""
-    observed = literal(lake.own(OBSERVED, record.snapshot_date))
+    observed = file_literal(lake.own(OBSERVED, record.snapshot_date))
     ids = f"SELECT DISTINCT id FROM {_read(observed)} WHERE set_name IN ({_SETS}) AND id IS NOT NULL"
     return {row[0] for row in con.execute(ids).fetchall() if gone(row[0])}
 
@@ -44,7 +44,7 @@ def day_without(
     lake.check(record)
     day, changed, rows = record.snapshot_date, {}, dict(record.rows)
     for name in rows.keys() & {*ABOUT_STUDENTS, OBSERVED}:
-        source, kept = _read(literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
+        source, kept = _read(file_literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
         left = count(con, f"SELECT COUNT(*) FILTER ({kept}) FROM {source}")
         if left == rows[name]:
             continue

@@ -11,6 +11,8 @@ from typing import Any
 
 import duckdb
 
+from pipelines.store.database import literal
+
 _asking = Lock()
 
 
@@ -24,7 +26,7 @@ def _instance() -> duckdb.DuckDBPyConnection:
 def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a published file, opened anew as an analyst opens it; to one at a time."""
     with _asking, _instance().cursor() as con:
-        con.execute(f"ATTACH '{file}' AS \"{file.stem}\" (READ_ONLY)")
+        con.execute(f'ATTACH {literal(file)} AS "{file.stem}" (READ_ONLY)')
         try:
             con.execute(f'USE "{file.stem}"')
             yield con

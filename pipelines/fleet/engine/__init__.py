@@ -20,7 +20,7 @@ import duckdb
 
 from pipelines.errors import SettingError
 from pipelines.settings import DUCKDB, SAIL
-from pipelines.store.database import connect, literal
+from pipelines.store.database import connect, file_literal, literal
 from pipelines.tables import Column
 from pipelines.util import files, machine
 
@@ -73,12 +73,17 @@ class DuckDb:
             nulls = ", ".join(f"CAST(NULL AS {_type(c)}) AS {c.name}" for c in wanted)
             self.define(name, f"SELECT {nulls} WHERE FALSE")
             return
-        types = ", ".join(f"'{c.name}': {_type(c)}" for c in folders)
-        hive = f"true, hive_types = {{{types}}}" if folders else "false"
-        source = f"read_parquet({literal(folder / pattern)}, union_by_name = true, hive_partitioning = {hive})"
+        source = (
+            f"read_parquet({file_literal(folder, f'/{pattern}')}, union_by_name = true, hive_partitioning = false,"
+            " filename = true)"
+        )
         known = {row[0] for row in self._con.execute(f"DESCRIBE FROM {source}").fetchall()}
         # A file from before a declaration changed may have another type: its values become NULL.
-        typed = (f"TRY_CAST({c.name if c.name in known else 'NULL'} AS {_type(c)}) AS {c.name}" for c in wanted)
+        found = {c.name: c.name if c.name in known else "NULL" for c in columns}
+        # Not by DuckDB's Hive partitioning, which also reads the folders above.
+        for above, c in enumerate(reversed(folders), start=2):
+            found[c.name] = f"URL_DECODE(STRING_SPLIT(STRING_SPLIT(filename, '/')[-{above}], '=')[2])"
+        typed = (f"TRY_CAST({found[c.name]} AS {_type(c)}) AS {c.name}" for c in wanted)
         self.define(name, f"SELECT {', '.join(typed)} FROM {source}")
 
     def define(self, name: str, query: str) -> None:

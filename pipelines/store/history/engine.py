@@ -28,7 +28,7 @@ from pathlib import Path
 import duckdb
 
 from pipelines.landing.manifest import TableCounts
-from pipelines.store.database import count, each_table, literal, names, no_rows, transaction
+from pipelines.store.database import count, each_table, file_literal, names, no_rows, transaction
 from pipelines.store.lake import DayRecord, Lake, unchanged, unchanged_counts
 from pipelines.store.schema import CHANGE_KEYS, SPAN, VALID
 from pipelines.store.statements import ONE, Scope, statements
@@ -183,7 +183,7 @@ class Computed:
         if folder is None:
             return no_rows(columns)
         typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
-        return f"SELECT {typed} FROM read_parquet({literal(folder / '*.parquet')}, hive_partitioning = false)"
+        return f"SELECT {typed} FROM read_parquet({file_literal(folder, '/*.parquet')}, hive_partitioning = false)"
 
 
 @dataclass(frozen=True)
