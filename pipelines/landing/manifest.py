@@ -93,12 +93,17 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values."""
+    """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values.
+
+    A record that a search found and that the next walk listed is `listed_again`. A record that only searches find is
+    hidden: `hidden_since` is the first day on which the service listed it nowhere, if the landing may count it so.
+    """
 
     set: str
     id: int
-    answer: Literal["removed", "found_by_search", "unclear"]
+    answer: Literal["removed", "found_by_search", "listed_again", "unclear"]
     asked_by: tuple[str, ...] = ()
+    hidden_since: date | None = None
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,9 +193,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
-    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to search
-    for; `verdict` comes with its `reason`, the `counts` per table and the time; `approvals` say who approved what was
-    held. `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
+    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to
+    search for; `verdict` comes with its `reason`, the `counts` per table and the time; `approvals` say who approved
+    what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
+    `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
     so it proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of
     them (see `erased`). Times are UTC.
     """
@@ -210,6 +216,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     search_seconds: float = 0.0
     bodies: int = 0
     bodies_sha256: str = ""
+    oddities: dict[str, int] = {}
     erasures: int = 0
     deferred: str = ""
     verdict: Verdict | None = None
@@ -224,6 +231,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def walk(self, set_name: str) -> Walk | None:
         """Return how one set was read; None if it was not walked."""
         return next((w for w in self.walks if w.set == set_name), None)
+
+    def hidden(self, set_name: str) -> dict[int, date]:
+        """Return the records of one set that are listed nowhere but found by search, each since when."""
+        return {a.id: a.hidden_since for a in self.absences if a.set == set_name and a.hidden_since is not None}
 
     def found(self, set_name: str) -> frozenset[int]:
         """Return the ids of one set's vanished records that a search found after all."""

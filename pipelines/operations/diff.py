@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from pipelines.errors import BehindError, ContractChangedError
@@ -77,6 +78,10 @@ class _TrialRollbook(WholeRollbook):
     def bound_to(self) -> int | None:
         """The original's institution: the trial raw/ does not know it."""
         return self.original.bound_to()
+
+    def hidden(self) -> dict[str, dict[int, date]]:
+        """The original's hidden records, for the same reason."""
+        return self.original.hidden()
 
     def newest(self) -> Manifest | None:
         """The original's newest landing, for the same reason."""

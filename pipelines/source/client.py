@@ -19,9 +19,11 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import ssl
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -65,8 +67,31 @@ EXCHANGE_SECONDS = 300.0
 TRY_SECONDS = 60.0
 # Limits a body as received and as decompressed: an endless body, or a gzip bomb, would fill the memory.
 BODY_BYTES = 256 * 2**20
-TRANSIENT = frozenset({429, 500, 501, 502, 503, 504})
 UNAUTHORIZED = 401
+GZIP = b"\x1f\x8b"
+# Statuses below 500 that may pass by themselves: the service gave up waiting, is not ready, or asks for fewer requests.
+_TRANSIENT = frozenset({408, 425, 429})
+# Not implemented, and HTTP version not supported: the same request will never be answered.
+_LASTING = frozenset({501, 505})
+_SLOWER = "The service asks for fewer requests: set ROLLBOOK_REQUEST_PAUSE_MS, or sync at another hour."
+_PROXY = (
+    "A proxy in front of the service answers, and could not reach the service or waited too long. Ask whoever runs the"
+    " service whether it is up, then run the sync again."
+)
+_CERTIFICATE = (
+    "A proxy in front of the service does not trust the service's certificate: tell whoever runs the service."
+)
+# What to do about a status that stays. Cloudflare has 520 to 530; 509, 598 and 599 are other proxies' own.
+_ADVICE: dict[int, str] = (
+    dict.fromkeys((429, 509), _SLOWER)
+    | dict.fromkeys((408, 502, 503, 504, *range(520, 531), 598, 599), _PROXY)
+    | dict.fromkeys((525, 526), _CERTIFICATE)
+    | {507: "The service has no room left: tell whoever runs the service, then run the sync again."}
+)
+_CHECK = "Check that ROLLBOOK_BASE_URL is right and the service is up, then run the sync again."
+# Encodings whose names may be shown: any other header's value is the service's own words.
+_ENCODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"})
+_MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}")
 
 T = TypeVar("T")
 
@@ -86,7 +111,8 @@ class Answer(Generic[T]):
 class Client:
     """A connection to the records service, to be closed. Not thread-safe.
 
-    `requests`, `retries` and `bytes_received` (on the wire) count everything so far.
+    `requests`, `retries` and `bytes_received` (on the wire) count everything so far, `oddities` the answers of each
+    kind that the contract does not foresee and that were read all the same.
     """
 
     def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:
@@ -96,6 +122,7 @@ class Client:
         self.requests = 0
         self.retries = 0
         self.bytes_received = 0
+        self.oddities: Counter[str] = Counter()
         self._base = settings.base_url + PREFIX
         self._retry_seconds = settings.retry_seconds
         self._pause = settings.request_pause_ms / 1000
@@ -147,11 +174,13 @@ class Client:
                             time.sleep(self._pause)
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
-                    received_at = datetime.now(UTC)
+                    received_at, at = datetime.now(UTC), ""
                     if response.status_code == httpx.codes.OK:
-                        with suppress(msgspec.DecodeError, RecursionError):  # an error's context would hold a piece
+                        try:
                             return Answer(content, read(content), received_at)
-                    raise self._error_of_reply(label, response, content)
+                        except (msgspec.DecodeError, RecursionError) as error:  # as a context it would hold a piece
+                            at = "".join(_POSITION.findall(str(error))[:1])
+                    raise self._error_of_reply(label, response, content, at)
         except TransientError as last:
             fault = last
         raise self._give_up(label, fault, policy)
@@ -169,21 +198,22 @@ class Client:
         failure: Exception
         try:
             with self._http.stream("GET", self._base + path, params=params) as response:
-                is_packed = response.headers.get("content-encoding", "").strip().lower() == "gzip"
-                unpack = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress if is_packed else bytes
+                body = _Body(response.headers.get("content-encoding", "").strip().lower())
                 try:
                     # At most 64 kB each, which may unpack to a thousand times as much.
                     for chunk in response.iter_raw():
-                        content += unpack(chunk)
+                        content += body.unpack(chunk)
                         if max(len(content), response.num_bytes_downloaded) > BODY_BYTES:
                             raise TransientError(f"the answer is longer than {BODY_BYTES // 2**20} MB", contract=True)
                         if time.monotonic() > until:
                             raise TransientError(f"the answer was not complete after {seconds:.0f} s")
+                    content += body.rest()
                 finally:
                     self.bytes_received += response.num_bytes_downloaded
+            self.oddities.update(body.oddities)
             return response, bytes(content)
         except zlib.error:
-            failure = TransientError("the answer's compression was garbled")
+            failure = TransientError("the answer's compression was garbled or cut short")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failure = self._translate_error(error, label)
         raise failure  # outside the except block: httpx's error, which holds the URL, must not become its context
@@ -203,8 +233,9 @@ class Client:
             " ROLLBOOK_BASE_URL and the proxy settings of the environment."
         )
 
-    def _error_of_reply(self, label: str, response: httpx.Response, content: bytes) -> Exception:
-        """Return the error for any reply except the contract's 200: a TransientError if a retry may help.
+    def _error_of_reply(self, label: str, response: httpx.Response, content: bytes, at: str = "") -> Exception:
+        """Return the error for any reply except the contract's 200: a TransientError if a retry may help. `at` is the
+        position at which the body could not be read, if that is known.
 
         Nothing of the service's own words is shown: they may name a pupil.
         """
@@ -222,15 +253,25 @@ class Client:
                 " who issued it for one that is accepted, and set ROLLBOOK_API_KEY.",
                 status=UNAUTHORIZED,
             )
-        if status in TRANSIENT:
-            return TransientError(f"the service answered {status}", retry_after=retry_after(response.headers))
+        if status in _TRANSIENT or (status >= 500 and status not in _LASTING):
+            return TransientError(
+                f"the service answered {status}",
+                retry_after=retry_after(response.headers),
+                advice=_ADVICE.get(status, _CHECK),
+            )
+        if status == httpx.codes.NO_CONTENT:
+            return RefusedError(
+                f"The records service at {self.host} answered {label} without any content ({status}): show this to the"
+                " service representative.",
+                status=status,
+            )
         if status >= 400 or stated is not None:
             return RefusedError(
                 f"The records service at {self.host} refused {label} ({status}). Asking again will not help: show this"
                 " to the service representative.",
                 status=status,
             )
-        return TransientError(f"the answer ({status}) is not the contract's JSON", contract=True)
+        return TransientError(f"{_described(response, at)} is not the contract's JSON", contract=True)
 
     def _give_up(self, label: str, fault: TransientError, policy: RetryPolicy) -> ServiceError:
         tried = f"{policy.tries + 1} tries" if policy.tries else "one try"
@@ -243,10 +284,68 @@ class Client:
             )
         asked = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
         return UnreachableError(
-            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked}). Check"
-            " that ROLLBOOK_BASE_URL is right and the service is up, then run the sync again; ROLLBOOK_RETRY_SECONDS"
-            " says how long one request may be tried."
+            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked}). {fault.advice}"
+            " ROLLBOOK_RETRY_SECONDS says how long one request may be tried."
         )
+
+
+_POSITION = re.compile(r"\(byte (\d+)\)")
+
+
+class _Body:
+    """Unpacks one answer piece by piece, by its first bytes: some proxies pack a body and do not say so, or unpack it
+    and say that it is packed. A gzip body may have any number of members.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        """`encoding` is the Content-Encoding header."""
+        self.oddities: set[str] = set()
+        self._said = {"x-gzip": "gzip", "identity": ""}.get(encoding, encoding)
+        self._first = b""
+        self._member: Any = None
+
+    def unpack(self, chunk: bytes) -> bytes:
+        """Return what a piece unpacks to. Raises zlib.error."""
+        if self._member is None:
+            chunk = self._first + chunk
+            if len(chunk) < len(GZIP):
+                self._first = chunk
+                return b""
+            self._first = b""
+            if not chunk.startswith(GZIP):
+                self._member = False
+            if self._said != ("gzip" if chunk.startswith(GZIP) else ""):
+                self.oddities.add("content_encoding")
+        if self._member is False:
+            return chunk
+        content = b""
+        while chunk:
+            if self._member is None or self._member.eof:
+                if self._member is not None:
+                    self.oddities.add("gzip_members")
+                self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            content += self._member.decompress(chunk)
+            chunk = self._member.unused_data
+        return content
+
+    def rest(self) -> bytes:
+        """Return what is left at the end. Raises zlib.error if the last member was cut short."""
+        if self._member and not self._member.eof:
+            raise zlib.error
+        return self._first
+
+
+def _described(response: httpx.Response, at: str) -> str:
+    """Describe an answer for a person, without the service's own words."""
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    parts = [
+        str(response.status_code),
+        media if _MEDIA_TYPE.fullmatch(media) else "of no known type",
+        *([encoding if encoding in _ENCODINGS else "in an unknown encoding"] if encoding else []),
+        *([f"unreadable at byte {at}"] if at else []),
+    ]
+    return f"the answer ({', '.join(parts)})"
 
 
 _FAULTS: tuple[tuple[type[Exception], str], ...] = (
@@ -286,12 +385,13 @@ class TransientError(Exception):
     """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
 
     `contract` is true if there was an answer that is not the contract's, false if there was none. `retry_after` is the
-    wait that the service asked for, in seconds.
+    wait that the service asked for, in seconds. `advice` says what to do if the fault stays.
     """
 
     reason: str
     contract: bool = False
     retry_after: float = 0.0
+    advice: str = _CHECK
 
 
 class RetryPolicy:
@@ -343,15 +443,26 @@ class RetryPolicy:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds that a Retry-After header asks for, in either of its forms; 0 if missing or malformed."""
-    stated = headers.get("retry-after", "").strip()
-    if stated.isdecimal():
-        return float(stated)
-    try:
-        until = parsedate_to_datetime(stated)
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return 0.0
-    return max((until.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+    """Return the seconds that a Retry-After header asks for; 0 if missing or malformed.
+
+    The header has seconds or a date; some services send the moment as seconds or milliseconds since 1970, or as an ISO
+    8601 date. A date without a zone is in UTC.
+    """
+    stated, now = headers.get("retry-after", "").strip(), datetime.now(UTC)
+    if re.fullmatch(r"\d{1,18}(\.\d{1,9})?", stated, re.ASCII):
+        seconds = float(stated)
+        if seconds >= _EPOCH_FROM * 1000:
+            seconds /= 1000
+        return seconds if seconds < _EPOCH_FROM else max(seconds - now.timestamp(), 0.0)
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        with suppress(TypeError, ValueError, IndexError, OverflowError):
+            until = parse(stated)
+            return max(((until if until.tzinfo else until.replace(tzinfo=UTC)) - now).total_seconds(), 0.0)
+    return 0.0
+
+
+# Thirty years of seconds are no wait: from here on, a number of seconds is a moment.
+_EPOCH_FROM = 10**9
 
 
 # How often a waiting process tries the lock again. A page takes a service tens of milliseconds.

@@ -6,6 +6,7 @@ bytes: only their ids are read here, with `records.id_reader`. `flatten` checks 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,19 +32,30 @@ from pipelines.landing.records import (
 )
 from pipelines.tables import Set
 
+# The position in msgspec's messages, the only part of them that is kept.
+_POSITION = re.compile(r" \(byte \d+\)")
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
+# How services write a truth value, besides true and false.
+_TRUTH: dict[object, bool] = {1: True, 0: False, "1": True, "0": False, "true": True, "false": False}
+
+
 class Pagination(msgspec.Struct):
-    """The contract's pagination object, without `has_next` and `has_prev`, which are not trusted."""
+    """The contract's pagination object. `has_next` and `has_prev` are None where the service does not state them."""
 
     page: int | float
     limit: int | float
     total_count: int | float
     total_pages: int | float
+    has_next: Any = None
+    has_prev: Any = None
 
     def __post_init__(self) -> None:
         """Turn integral floats into integers. Raises ValueError for a value that is not a count."""
+        for name in ("has_next", "has_prev"):
+            value = getattr(self, name)
+            setattr(self, name, _TRUTH.get(value) if isinstance(value, int | float | str) else None)
         for name, least in (("page", 1), ("limit", 1), ("total_count", 0), ("total_pages", 0)):
             value = as_integer(getattr(self, name))
             if value is None or not least <= value <= MAX_ID:
@@ -53,13 +65,17 @@ class Pagination(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a set: its pagination, and the id of each record (None if unreadable)."""
+    """One page of a set: its pagination, and the id of each record (None if unreadable). `has_next` and `has_prev` are
+    None where the service does not state them.
+    """
 
     number: int
     limit: int
     total_count: int
     total_pages: int
     ids: list[int | None]
+    has_next: bool | None = None
+    has_prev: bool | None = None
 
     @property
     def needed(self) -> int:
@@ -109,7 +125,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
     """Return the reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
     id_of, id_in = id_reader(set_.id_path), attrgetter(set_.id_field)
     fast = msgspec.json.Decoder(_envelope(list[_only_id(set_.id_path)]))  # type: ignore[misc]
-    slow = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
+    slow = msgspec.json.Decoder(_envelope(list[msgspec.Raw] | dict[str, msgspec.Raw] | None, None))
 
     def read(content: bytes) -> Page:
         try:
@@ -117,11 +133,16 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             ids = list(map(id_in, page.data))
         except UNREADABLE:
             page = _decode(partial(decode_page, slow), replace_lone_surrogates(content))
+            # An empty set may come without a list; only its total says that the set is empty.
+            if not page.data and page.pagination.total_count == 0:
+                page.data = []
+            if not isinstance(page.data, list):
+                raise msgspec.ValidationError("data is not a list") from None
             ids = [id_of(bytes(raw)) for raw in page.data]
         if not page.success:
             raise msgspec.ValidationError("success is not true")
         p = page.pagination
-        return Page(p.page, p.limit, p.total_count, p.total_pages, ids)
+        return Page(p.page, p.limit, p.total_count, p.total_pages, ids, p.has_next, p.has_prev)
 
     return read
 
@@ -183,13 +204,16 @@ def _only_id(path: Sequence[str]) -> Any:
     return kind
 
 
-def _envelope(data: Any) -> Any:
-    return msgspec.defstruct("Envelope", [("success", bool), ("data", data), ("pagination", Pagination)], gc=False)
+def _envelope(data: Any, *default: None) -> Any:
+    return msgspec.defstruct(
+        "Envelope", [("success", bool), ("pagination", Pagination), ("data", data, *default)], gc=False
+    )
 
 
 def _decode(decode: Callable[[bytes], Any], content: bytes) -> Any:
     """Decode a body. Raises msgspec.DecodeError if it is undecodable or nested too deeply."""
     try:
         return decode(content)
-    except UNREADABLE:
-        raise msgspec.DecodeError("not the contract's") from None
+    except UNREADABLE as error:
+        at = "".join(_POSITION.findall(str(error))[:1])
+    raise msgspec.DecodeError(f"not the contract's{at}")

@@ -35,7 +35,7 @@ from pipelines.landing.manifest import Landed, Manifest, Received, Verdict
 from pipelines.landing.raw import RawStore
 from pipelines.source.client import TIMEOUTS, Client
 from pipelines.source.envelope import detail, institution
-from pipelines.source.pagination import Progress, Published, Sink, verify, walk
+from pipelines.source.pagination import Progress, Published, Sink, Verified, Walked, verify, walk
 from pipelines.tables import SETS, WALKED
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -98,6 +98,7 @@ def fetch(
     day: date | None = None,
     bound_to: int | None = None,
     newest: Manifest | None = None,
+    hidden: Mapping[str, Mapping[int, date]] | None = None,
     reusable: Manifest | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
@@ -106,11 +107,12 @@ def fetch(
 ) -> Manifest:
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
-    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
-    the institution of the warehouse, `newest` its newest landing that counts. `reusable` is a landing from minutes ago,
-    which is returned instead once the key has been checked. `published` gives the current records,
-    for the absence check. `choose_details` is called once all pages are landed and returns the students whose details
-    to fetch (default: none).
+    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE),
+    `bound_to` the institution of the warehouse, `newest` its newest landing that counts, `hidden` the records of
+    each set that only searches found last time, each since when. `reusable` is a landing from minutes ago, which is
+    returned instead once the key has been checked. `published` gives the current records, for the absence check.
+    `choose_details` is called once all pages are landed and returns the students whose details to fetch (default:
+    none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
     the service; MachineError if the two clocks differ by more than time zones can, or this machine's was set back. Each
@@ -126,7 +128,7 @@ def fetch(
             if reusable is not None:
                 job.writer.abandon()
                 return reusable
-            job.walk_sets(published)
+            job.walk_sets(published, hidden or {})
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
                 fetch_details(client, job.writer, choose_details(draft), progress)
@@ -223,32 +225,43 @@ class _Fetch:
                 " on purpose, name that day with --date."
             )
 
-    def walk_sets(self, published: Published | None) -> None:
-        """Walk every set, then search for the published records that the proven walks no longer show."""
-        settings = self.settings
+    def walk_sets(self, published: Published | None, hidden: Mapping[str, Mapping[int, date]]) -> None:
+        """Walk every set, then search for the published records that the proven walks no longer list.
+
+        `hidden` are the records of each set that only searches found on earlier nights, each since when.
+        """
+        settings, walks = self.settings, dict[str, Walked]()
         for name in WALKED:
             walked = walk(self.client, SETS[name], self.writer, settings.walks, self.progress)
-            self.manifest = replace(self.manifest, walks=(*self.manifest.walks, walked.walk))
-            self.ids[name] = walked.ids
+            self._note(Verified(walked))
+            walks[name] = walked
         began = time.monotonic()
-        for name in WALKED:
-            if published is not None and self.manifest.proof(name) is not None:
-                found, unverified = verify(
+        for name, walked in walks.items():
+            if published is not None and walked.walk.proof is not None:
+                verified = verify(
                     self.client,
-                    name,
-                    self.ids[name],
+                    walked,
                     published,
                     self.writer,
                     walks=settings.walks,
                     most=settings.verify_most,
+                    day=self.manifest.snapshot_date,
+                    hidden=hidden.get(name),
+                    progress=self.progress,
                 )
-                self.manifest = replace(
-                    self.manifest,
-                    absences=(*self.manifest.absences, *found),
-                    unverified=self.manifest.unverified | ({name: unverified} if unverified else {}),
-                    search_seconds=time.monotonic() - began,
-                )
-                self.ids[name] |= self.manifest.found(name)
+                self._note(verified)
+                self.manifest = replace(self.manifest, search_seconds=time.monotonic() - began)
+
+    def _note(self, verified: Verified) -> None:
+        """Keep in the manifest how a set was read so far."""
+        walk, m = verified.walked.walk, self.manifest
+        self.manifest = replace(
+            m,
+            walks=tuple({w.set: w for w in (*m.walks, walk)}.values()),
+            absences=(*m.absences, *verified.absences),
+            unverified=m.unverified | ({walk.set: verified.too_many} if verified.too_many else {}),
+        )
+        self.ids[walk.set] = verified.walked.ids | self.manifest.found(walk.set)
 
     def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
         """Keep what was received, with the verdict `failed`, unless its day is in doubt."""
@@ -272,6 +285,7 @@ class _Fetch:
             requests=client.requests,
             retries=client.retries,
             bytes_received=client.bytes_received,
+            oddities=dict(client.oddities),
         )
 
 

@@ -11,8 +11,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import Literal, Protocol
+
+from msgspec import structs
 
 from pipelines.errors import KeyRefusedError, RefusedError, ServiceError
 from pipelines.landing.manifest import Absence, Proof, Received, Walk
@@ -30,9 +33,14 @@ GROWTH_PAGES = 100
 BARREN_PAGES = 50
 # How many of the ids that every walk repeated are kept: enough for the service's operator to find the cause.
 REPEATED_KEPT = 5
+# Some services search more than they list. This many records of a night may stay current because only a search finds
+# them; more mean that the list is short.
+MOST_HIDDEN = 3
 # How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
+# Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
+NO_CONTENT = 204
 
 
 class Sink(Protocol):
@@ -44,10 +52,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Walked:
-    """How a set was read, and the ids on the counted walks' pages."""
+    """How a set was read, and the ids on the counted walks' pages. `checks` are the counted walks."""
 
     walk: Walk
     ids: AbstractSet[int]
+    checks: tuple[WalkCheck, ...]
 
 
 class WalkCheck:
@@ -80,10 +89,22 @@ class WalkCheck:
         first, before = self.pages[0], self.pages[-2:][0]
         pages, count, needed = len(self.pages), len(page.ids), page.needed
         self.end = max(page.total_pages, needed, self.end)
+        # The service says that there is more: a further request finds out.
+        is_more = page.has_next is True and pages >= self.end and count > 0
+        stated, self.end = self.end, pages + 1 if is_more else self.end
         ids = Counter(i for i in page.ids if i is not None)
         earlier, at = ids.keys() & self.ids, f"page {pages}"
         for is_wrong, why in (
             (page.number != pages, f"{at}: the service calls it page {page.number}"),
+            (
+                page.has_next is True and pages >= stated,
+                f"{at}: has_next is true, though page {stated} is stated as the last",
+            ),
+            (
+                page.has_next is False and pages < stated,
+                f"{at}: has_next is false, though page {stated} is stated as the last",
+            ),
+            (page.has_prev is (pages == 1), f"{at}: has_prev is {str(page.has_prev).lower()}"),
             (
                 page.total_count != before.total_count,
                 f"{at}: total_count moved from {before.total_count} to {page.total_count}",
@@ -119,6 +140,8 @@ class WalkCheck:
 
     def proof(self) -> Proof | None:
         """Return the proof if this walk showed the whole set; else None, with the reason in `spoiled`."""
+        if not self.pages:
+            return None
         last = self.pages[-1]
         if self.unreadable:
             self._spoil(f"{self.unreadable} records have no id that can be read")
@@ -139,21 +162,32 @@ class WalkCheck:
         self.spoiled = self.spoiled or f"walk {self.number}, {why}"
 
 
-def walk(client: Client, set_: Set, sink: Sink, walks: int = 3, progress: Progress = lambda *_: None) -> Walked:
-    """Walk a whole set until it is proven, at most `walks` times.
+def walk(
+    client: Client,
+    set_: Set,
+    sink: Sink,
+    walks: int = 3,
+    progress: Progress = lambda *_: None,
+    *,
+    before: Walked | None = None,
+) -> Walked:
+    """Walk a whole set until it is proven, at most `walks` times, or as many times again after the walks `before`.
 
     A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
     walks. Raises the client's errors. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
     """
-    checks: list[WalkCheck] = []
-    for number in range(1, walks + 1):
+    checks = list(before.checks) if before else []
+    spoiled = before.walk.spoiled if before else ()
+    first = before.walk.walks if before else 0
+    for number in range(first + 1, first + walks + 1):
         check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
         proof = check.proof()
         if proof is not None:
-            return _sum_up([check], proof, checks)
+            return _sum_up([check], proof, spoiled)
         checks.append(check)
+        spoiled = (*spoiled, check.spoiled)
         log.warning("%s: %s", set_.name, check.spoiled)
-    return _sum_up(checks, None, checks)
+    return _sum_up(checks, None, spoiled)
 
 
 def search(
@@ -192,7 +226,7 @@ def _read(
         except KeyRefusedError:
             raise
         except RefusedError as error:
-            if page == 1 or error.status not in PAST_THE_END:
+            if error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
                 raise
             check.add_end(f"page {page} of {check.end} was refused ({error.status})")
             continue
@@ -211,7 +245,7 @@ def _read(
     return check
 
 
-def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: list[WalkCheck]) -> Walked:
+def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, ...]) -> Walked:
     last, ids = counted[-1], set[int]().union(*(c.ids for c in counted))
     received = sum(len(page.ids) for c in counted for page in c.pages)
     unreadable = [c.unreadable for c in counted]
@@ -220,15 +254,15 @@ def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: list[WalkChe
         walks=last.number,
         counted=tuple(c.number for c in counted),
         proof=proof,
-        total_count=last.pages[-1].total_count,
+        total_count=last.pages[-1].total_count if last.pages else 0,
         received=received,
         # Each walk shows the records without a readable id again, and they cannot be distinguished.
         distinct=len(ids) + max(unreadable),
         repeated=received - sum(unreadable) - sum(len(c.ids) for c in counted),
         repeated_ids=tuple(sorted(set.intersection(*(c.repeated_ids for c in counted)))[:REPEATED_KEPT]),
-        spoiled=tuple(c.spoiled for c in spoiled),
+        spoiled=spoiled,
     )
-    return Walked(walk, ids)
+    return Walked(walk, ids, tuple(counted))
 
 
 Names = tuple[tuple[str, str], ...]
@@ -244,33 +278,94 @@ class Published(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Verified:
+    """A set whose vanished records were searched for: how it was read in the end, and the answers.
+
+    `too_many` vanished records were not asked for because they were too many.
+    """
+
+    walked: Walked
+    absences: tuple[Absence, ...] = ()
+    too_many: int = 0
+
+
 def verify(
     client: Client,
-    set_name: str,
-    received: AbstractSet[int],
+    walked: Walked,
     published: Published,
     sink: Sink,
     *,
     walks: int,
     most: int,
-) -> tuple[tuple[Absence, ...], int]:
-    """Search for each published record that a set's proven walk did not show; if there are over `most`, for none.
+    day: date,
+    hidden: Mapping[int, date] | None = None,
+    progress: Progress = lambda *_: None,
+) -> Verified:
+    """Search for each published record that a set's proven walk did not list; if there are over `most`, for none (G2).
 
-    Returns the answers, and how many vanished records were not asked for because they were too many. Every result page
-    goes to the sink, even of a search that found nothing: it is the evidence. The first record without a clean answer
-    ends the check: it leaves the whole set unproven, so nothing can be removed anyway. Raises KeyRefusedError. Any
-    other refusal, or no answer, counts as an unclean answer.
+    A walk that did not list what a search finds may have slipped: the set is walked again, once. At most MOST_HIDDEN
+    records may then be newly hidden, that is found by search and listed by neither walk; more disprove the walk. The
+    records in `hidden` were hidden on earlier nights, since the days given; they cause no further walk.
+
+    Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
+    without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway. Raises
+    KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
     """
-    vanished = published.vanished(set_name, received)
+    set_, hidden = SETS[walked.walk.set], hidden or {}
+    asked: dict[int, Absence] = {}
+    too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
+    if _found(asked) - hidden.keys() and not _is_unclear(asked):
+        log.warning("%s: searches find records that the walk did not list; walking again", set_.name)
+        walked = walk(client, set_, sink, walks, progress, before=walked)
+        if walked.walk.proof is not None:
+            too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
+    newly = _found(asked) - walked.ids - hidden.keys()
+    if len(newly) > MOST_HIDDEN and walked.walk.proof is not None:
+        why = f"{len(newly)} records are found by search and listed by no walk"
+        walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
+        log.warning("%s: %s", set_.name, why)
+    # Of a walk that was disproved, nothing is known to be hidden: the next night must not take it for known.
+    since = hidden if walked.walk.proof is None else {**dict.fromkeys(newly, day), **hidden}
+    absences = [
+        structs.replace(a, answer="listed_again")
+        if id_ in walked.ids
+        else structs.replace(a, hidden_since=since.get(id_) if a.answer == "found_by_search" else None)
+        for id_, a in sorted(asked.items())
+    ]
+    return Verified(walked, tuple(absences), too_many)
+
+
+def _ask(
+    client: Client,
+    set_: Set,
+    received: AbstractSet[int],
+    published: Published,
+    sink: Sink,
+    asked: dict[int, Absence],
+    *,
+    walks: int,
+    most: int,
+) -> int:
+    """Search for the vanished records that were not `asked` for yet; returns how many vanished if they are too many."""
+    vanished = published.vanished(set_.name, received)
     if len(vanished) > most:
-        log.warning("%s: %d records vanished, too many to search for", set_name, len(vanished))
-        return (), len(vanished)
-    absences: list[Absence] = []
+        log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
+        return len(vanished)
     for sought, names in sorted(vanished.items()):
-        absences.append(search_by_names(client, SETS[set_name], sought, names, sink, walks=walks))
-        if absences[-1].answer == "unclear":
-            break
-    return tuple(absences), 0
+        if sought not in asked:
+            asked[sought] = search_by_names(client, set_, sought, names, sink, walks=walks)
+            if asked[sought].answer == "unclear":
+                break
+    return 0
+
+
+def _found(asked: Mapping[int, Absence]) -> set[int]:
+    return {id_ for id_, absence in asked.items() if absence.answer == "found_by_search"}
+
+
+def _is_unclear(asked: Mapping[int, Absence]) -> bool:
+    return any(absence.answer == "unclear" for absence in asked.values())
 
 
 def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:

@@ -119,6 +119,8 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
             "verified": len(answers),
             "found_by_search": answers.count("found_by_search"),
             "removed": answers.count("removed"),
+            "hidden": len(hidden := m.hidden(w.set)),
+            "hidden_since": min(hidden.values(), default=None),
         }
 
 

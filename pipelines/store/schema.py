@@ -130,6 +130,8 @@ SYNC_SETS = Relation(
         Column("verified", "BIGINT", "Vanished records the service was asked about."),
         Column("found_by_search", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
+        Column("hidden", "BIGINT", "Records that stay current because a search finds them, though no walk lists them."),
+        Column("hidden_since", "DATE", "The first day on which the oldest of these was listed nowhere; NULL if none."),
     ),
     key=("snapshot_date", "landing", "set_name"),
 )

@@ -20,7 +20,7 @@ from pipelines.store.lake import Candidate, DayRecord, Lake, Part, Staged, chang
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync.ingest import Flattened, LandingSession, stage
 from pipelines.sync.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
-from pipelines.tables import SETS
+from pipelines.tables import SETS, WALKED
 from pipelines.util import files
 
 
@@ -57,6 +57,17 @@ class Landings:
         """The sets that the last nights left unproven, if for long (`policy.long_unproven`)."""
         nights = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
         return long_unproven(landings for landings in nights if landings)
+
+    def hidden(self) -> dict[str, dict[int, date]]:
+        """The records of each walked set that its last proven landing found by search alone, each since when (G2)."""
+        found: dict[str, dict[int, date]] = {}
+        for landings in (counted(self.raw.readable(day)) for day in reversed(self.raw.days())):
+            for name in WALKED:
+                if name not in found and (proven := [m for m in landings if m.proof(name) is not None]):
+                    found[name] = proven[-1].hidden(name)
+            if len(found) == len(WALKED):
+                break
+        return found
 
     def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
         """The day's last landing, if it may replace another fetch: it counts, is proven, and is only minutes old.

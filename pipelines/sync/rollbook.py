@@ -283,11 +283,16 @@ class Rollbook(ABC):
             day=day,
             bound_to=self.bound_to(),
             newest=newest,
+            hidden=self.hidden(),
             reusable=reusable,
             choose_details=None if details == "none" or blocked else partial(self._students_to_detail, details),
             clock=self.clock,
             progress=self.progress,
         )
+
+    def hidden(self) -> dict[str, dict[int, date]]:
+        """The records of each set that only searches found last time, each since when."""
+        return self.landings.hidden()
 
     def _students_to_detail(self, details: Details, draft: Draft) -> list[int]:
         """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""

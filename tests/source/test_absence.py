@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
 
-from pipelines.landing.manifest import Absence
+from pipelines.landing.manifest import Absence, Proof, Walk
 from pipelines.source.client import Client
-from pipelines.source.pagination import Names, search_by_names, verify
+from pipelines.source.pagination import MOST_HIDDEN, Names, Verified, Walked, search_by_names, verify
 from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient
+from tests.support.nights import night
 from tests.support.records import MISSING, student, students
 from tests.support.wire import faults
-from tests.support.wire.service import Bend, Service
+from tests.support.wire.service import Asked, Bend, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
@@ -37,9 +39,16 @@ class Current:
         }
 
 
+def walked(*received: int) -> Walked:
+    """A proven walk that listed these students."""
+    proof = Proof(set="students", walk=1, total_count=len(received), unique_ids=len(received), pages=1, limit=100)
+    return Walked(Walk(set="students", walks=1, counted=(1,), proof=proof), set(received), ())
+
+
 def verified(client: Client, current: Current, *received: int, most: int = 200) -> tuple[tuple[Absence, ...], int]:
     """Ask about the students who are current and were not received."""
-    return verify(client, "students", set(received), current, Kept(), walks=3, most=most)
+    found = verify(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
+    return found.absences, found.too_many
 
 
 def searches(service: Service, path: str = "students") -> list[str | None]:
@@ -145,3 +154,81 @@ def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None
         found = verified(client_of(service), current)
         assert searches(service) == ["R-1", "pupil.1@school.example"]
     assert [(a.id, a.answer) for a in found[0]] == [(1, "removed"), (2, "unclear")]
+
+
+# --- found, though not listed ----------------------------------------------------------------------------------------
+
+
+def looked_for(
+    service: Service, client: Client, *listed: int, hidden: Mapping[int, date] | None = None, most: int = 200
+) -> Verified:
+    """Verify a walk that listed these students, when ten are current; the service may list others by now."""
+    return verify(
+        client, walked(*listed), Current(students(10), []), Kept(), walks=2, most=most, day=night(5), hidden=hidden
+    )
+
+
+def answers(verified: Verified) -> dict[int, tuple[str, date | None]]:
+    return {a.id: (a.answer, a.hidden_since) for a in verified.absences}
+
+
+def test_a_record_that_slipped_out_of_one_walk_is_listed_by_the_next(client_of: MakeClient) -> None:
+    with Service(students(12)) as service:  # two have joined, who were not listed either
+        found = looked_for(service, client_of(service), *range(1, 10))
+    assert answers(found) == {10: ("listed_again", None)}
+    assert found.walked.walk.proof is not None
+    assert (found.walked.walk.walks, found.walked.walk.counted, found.walked.ids) == (2, (2,), {*range(1, 13)})
+
+
+@pytest.mark.parametrize("count", [1, MOST_HIDDEN])
+def test_a_few_that_only_searches_find_stay_current_and_are_known_as_hidden(client_of: MakeClient, count: int) -> None:
+    gone = range(1, count + 1)
+    with Service(students(10)) as service:
+        service.hide(*gone)
+        found = looked_for(service, client_of(service), *range(count + 1, 11))
+    assert answers(found) == dict.fromkeys(gone, ("found_by_search", night(5)))
+    assert found.walked.walk.proof is not None
+    assert found.walked.walk.walks == 2
+
+
+def test_more_that_only_searches_find_disprove_the_walk(client_of: MakeClient) -> None:
+    with Service(students(10)) as service:
+        service.hide(1, 2, 3, 4)
+        found = looked_for(service, client_of(service), *range(5, 11))
+    assert answers(found) == dict.fromkeys((1, 2, 3, 4), ("found_by_search", None))
+    assert found.walked.walk.proof is None
+    assert found.walked.walk.spoiled == ("4 records are found by search and listed by no walk",)
+
+
+def test_the_hidden_of_earlier_nights_keep_their_day_and_cause_no_further_walk(client_of: MakeClient) -> None:
+    with Service(students(10)) as service:
+        service.hide(1, 2, 3, 4, 5)
+        known = dict.fromkeys((1, 2, 3, 4, 5), night(2))
+        found = looked_for(service, client_of(service), *range(6, 11), hidden=known)
+        assert service.asked("students") == []
+    assert answers(found) == dict.fromkeys(known, ("found_by_search", night(2)))
+    assert (found.walked.walk.proof is not None, found.walked.walk.walks) == (True, 1)
+
+
+def test_who_vanishes_during_the_second_walk_is_searched_for_too(client_of: MakeClient) -> None:
+    with Service(students(10)) as service:
+        service.hide(1)
+        client, current = client_of(service), Current(students(10), [])
+
+        def leave(asked: Asked) -> None:
+            if asked.path == "students" and asked.search is None:
+                service.students = [s for s in service.students if s["id"] != 9]
+
+        service.before = leave
+        found = verify(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
+    assert answers(found) == {1: ("found_by_search", night(5)), 9: ("removed", None)}
+
+
+def test_a_second_walk_that_cannot_be_proven_leaves_the_set_unproven(client_of: MakeClient) -> None:
+    with Service(students(10)) as service:
+        service.hide(1)
+        service.on(faults.moved_total(1), path="students", times=None)
+        found = looked_for(service, client_of(service), *range(2, 11))
+    assert found.walked.walk.proof is None
+    assert found.walked.walk.walks == 3
+    assert len(found.walked.walk.spoiled) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import re
 import time
@@ -11,7 +12,7 @@ import pytest
 import stamina
 
 from pipelines import __version__
-from pipelines.errors import NotTheContractError, ServiceError, UnreachableError
+from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
 from pipelines.source.client import Client
 from pipelines.source.envelope import Page
 from tests.source.asking import MakeClient, get_page
@@ -31,7 +32,9 @@ def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> N
     assert asked.headers["x-api-key"] == KEY
     assert asked.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
     assert asked.headers["accept-encoding"] == "gzip"
-    assert answer.parsed == Page(number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3])
+    assert answer.parsed == Page(
+        number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3], has_next=False, has_prev=False
+    )
 
 
 # --- what is tried again ---------------------------------------------------------------------------------------------
@@ -40,7 +43,10 @@ TRANSIENT: dict[str, Bend] = {
     "reset": faults.reset(),
     "cut short": faults.cut_short(),
     "silence": faults.hang(1.0),
-    **{str(code): faults.status(code) for code in (429, 500, 501, 502, 503, 504)},
+    **{
+        str(code): faults.status(code)
+        for code in (408, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 531), 561, 598, 599)
+    },
     "429 with seconds": faults.unavailable(429, 3),
     "503 with a date": faults.unavailable(503, 3, dated=True),
     "error body under 503": faults.refused(503, "BUSY", "Come back"),
@@ -53,11 +59,21 @@ TRANSIENT: dict[str, Bend] = {
     "another envelope": faults.wrong_envelope(),
     "no pagination": faults.wrong_envelope({"success": True, "data": []}),
     "a list": faults.wrong_envelope([]),
-    "204": lambda asked, reply: Reply(status=204, body=b""),
-    "garbled compression": lambda asked, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
+    "no gzip under gzip": lambda asked, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
+    "garbled compression": lambda asked, reply: Reply(body=b"\x1f\x8b garbled", headers={"content-encoding": "gzip"}),
+    "half a compression": faults.packed_by(lambda content: gzip.compress(content)[:-9]),
+    "another compression": lambda asked, reply: Reply(body=b"x", headers={"content-encoding": "br"}),
     "garbled head": lambda asked, reply: Reply(body=b"", headers={"content-length": "minus one"}),
 }
-NOT_THE_CONTRACT = ("html", "half a JSON", "another envelope", "no pagination", "a list", "204")
+NOT_THE_CONTRACT = (
+    "html",
+    "half a JSON",
+    "another envelope",
+    "no pagination",
+    "a list",
+    "no gzip under gzip",
+    "another compression",
+)
 
 
 @pytest.mark.parametrize("name", TRANSIENT)
@@ -170,3 +186,83 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
     assert capfd.readouterr() == ("", "")
     (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
     assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
+
+
+# --- how a body is packed --------------------------------------------------------------------------------------------
+
+PACKED: dict[str, tuple[Bend, dict[str, int]]] = {
+    "one member": (faults.packed_by(gzip.compress), {}),
+    "two members": (
+        faults.packed_by(lambda content: gzip.compress(content[:70]) + gzip.compress(content[70:])),
+        {"gzip_members": 1},
+    ),
+    "members after empty ones": (
+        faults.packed_by(lambda content: gzip.compress(b"") + gzip.compress(content) + gzip.compress(b"")),
+        {"gzip_members": 1},
+    ),
+    "gzip that no header names": (faults.packed_by(gzip.compress, None), {"content_encoding": 1}),
+    "gzip under another header": (faults.packed_by(gzip.compress, "UTF-8"), {"content_encoding": 1}),
+    "x-gzip": (faults.packed_by(gzip.compress, "x-gzip"), {}),
+    "plain text that is called gzip": (faults.packed_by(bytes, "gzip"), {"content_encoding": 1}),
+    "plain text that is called br": (faults.packed_by(bytes, "br"), {"content_encoding": 1}),
+    "identity": (faults.packed_by(bytes, "identity"), {}),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_a_body_is_unpacked_by_its_first_bytes_whatever_its_header_says(
+    service: Service, client: Client, name: str
+) -> None:
+    bend, oddities = PACKED[name]
+    service.on(bend)
+    assert get_page(client).parsed.ids == list(range(1, 101))
+    assert (client.retries, client.oddities) == (0, oddities)
+
+
+@pytest.mark.parametrize(
+    ("bend", "says"),
+    [
+        (faults.html(), r"at last the answer \(200, application/json, unreadable at byte 0\) is not the contract's"),
+        (
+            faults.packed_by(lambda content: b"{!" + content, "secret words"),
+            r"\(200, of no known type, in an unknown encoding, unreadable at byte 1\)",
+        ),
+        (
+            faults.packed_by(lambda content: b"x" + content, "zstd"),
+            r"\(200, of no known type, zstd, unreadable at byte 0\)",
+        ),
+        (
+            lambda asked, reply: Reply(body=b"<html>", headers={"content-type": f"text/{EMAIL}"}),
+            r"\(200, of no known type, unreadable at byte 0\)",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_described(service: Service, client: Client, bend: Bend, says: str) -> None:
+    service.on(bend, times=None)
+    with pytest.raises(NotTheContractError, match=says):
+        get_page(client)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (429, "set ROLLBOOK_REQUEST_PAUSE_MS"),
+        (408, "A proxy in front of the service answers"),
+        (522, "A proxy in front of the service answers"),
+        (526, "does not trust the service's certificate"),
+        (507, "no room left"),
+        (500, "Check that ROLLBOOK_BASE_URL is right"),
+    ],
+)
+def test_the_advice_fits_the_status(service: Service, client: Client, code: int, advice: str) -> None:
+    service.on(faults.status(code), times=None)
+    with pytest.raises(UnreachableError, match=advice):
+        get_page(client)
+
+
+@pytest.mark.parametrize("code", [501, 505, 204, 404, 418])
+def test_a_status_that_lasts_is_asked_once(service: Service, client: Client, code: int) -> None:
+    service.on(lambda asked, reply: Reply(status=code, body=b""), times=None)
+    with pytest.raises(RefusedError) as caught:
+        get_page(client)
+    assert (len(service.requests), caught.value.status) == (1, code)

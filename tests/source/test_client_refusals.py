@@ -47,7 +47,7 @@ def test_a_refused_key_ends_it_at_once_and_says_whom_to_ask(service: Service, cl
         (faults.unsuccessful("Anna Muster is not ready"), 200),
         (faults.unsuccessful("Anna Muster is gone", 404), 404),
         (faults.refused(403, "ANNA_MUSTER", "Anna Muster is not for this key"), 403),
-        (faults.status(408), 408),
+        (faults.status(418), 418),
         (faults.status(505), 505),
     ],
 )

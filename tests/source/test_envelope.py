@@ -66,7 +66,9 @@ def auth(**over: Any) -> bytes:
 def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record: str, found: int | None) -> None:
     """There is a good record on either side: an odd one costs only itself."""
     read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
-    assert read == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3])
+    assert read == Page(
+        number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3], has_next=False, has_prev=True
+    )
 
 
 def test_what_is_nested_beyond_reason_costs_a_record_or_is_malformed() -> None:
@@ -80,7 +82,7 @@ def test_what_is_nested_beyond_reason_costs_a_record_or_is_malformed() -> None:
 def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
     """A page count rounded up by PHP's ceil() arrives as 2.0."""
     found = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
-    assert found == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[])
+    assert found == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[], has_next=False, has_prev=True)
     assert type(found.total_pages) is int
 
 

@@ -74,14 +74,20 @@ def test_vanished_records_are_asked_for_and_those_that_are_found_rejoin(night: N
     night.service.hide(300)
     done = night.fetch(Known(*range(1, 151), 300, 400))
     assert done.absences == (
-        Absence(set="students", id=300, answer="found_by_search", asked_by=("reference_id",)),
+        Absence(
+            set="students",
+            id=300,
+            answer="found_by_search",
+            asked_by=("reference_id",),
+            hidden_since=done.snapshot_date,
+        ),
         Absence(set="students", id=400, answer="removed", asked_by=("reference_id", "email")),
     )
     assert done.proven
     assert done.search_seconds > 0
-    *_, last = night.raw.open(done).bodies("students")
-    assert (last.kind, last.sought) == ("search", 300)
-    assert [r["id"] for r in msgspec.json.decode(last.content)["data"]] == [300]
+    (found,) = (b for b in night.raw.open(done).bodies("students") if b.kind == "search")
+    assert found.sought == 300
+    assert [r["id"] for r in msgspec.json.decode(found.content)["data"]] == [300]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------

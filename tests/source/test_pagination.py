@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from pipelines.tables import SETS
 from tests.source.asking import Kept, MakeClient, proof, whole
 from tests.support.records import MISSING, student, students
 from tests.support.wire import faults
-from tests.support.wire.service import Bend, Service
+from tests.support.wire.service import Bend, Reply, Service
 
 STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
@@ -56,12 +58,57 @@ def test_a_capped_limit_is_followed(client_of: MakeClient) -> None:
     assert walked.walk.proof == proof(95, 3, limit=40)
 
 
-@pytest.mark.parametrize("stated", [True, False, None])
-def test_has_next_may_be_wrong_and_is_not_listened_to(service: Service, client: Client, stated: bool | None) -> None:
-    service.on(faults.stated(has_next=stated, has_prev=stated), times=None)
+@pytest.mark.parametrize("spelt", [None, "perhaps", [], 1, "1", "true", 1.0])
+def test_has_next_is_read_in_every_spelling_and_may_be_left_out(service: Service, client: Client, spelt: Any) -> None:
+    falsely = {1: 0, "1": "0", "true": "false"}.get(spelt, spelt) if not isinstance(spelt, list) else spelt
+    for page in (1, 2, 3):
+        stated = {"has_next": spelt if page < 3 else falsely, "has_prev": spelt if page > 1 else falsely}
+        service.on(faults.stated(**stated), page=page, times=None)
     walked = walk(client, STUDENTS, Kept())
     assert pages_asked(service) == [1, 2, 3]
     assert walked.walk.proof is not None
+
+
+def test_pages_that_state_their_own_length_as_the_total_are_read_to_the_last_and_prove_nothing(
+    service: Service, client: Client
+) -> None:
+    """A common mistake of services: only has_next says that there is more."""
+    for page, count in ((1, 100), (2, 100), (3, 50)):
+        service.on(faults.stated(total_count=count, total_pages=1), page=page, times=None)
+    walked = walk(client, STUDENTS, Kept(), walks=1)
+    assert pages_asked(service) == [1, 2, 3]
+    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
+    assert walked.walk.spoiled == ("walk 1, page 1: has_next is true, though page 1 is stated as the last",)
+
+
+def test_a_has_next_that_never_ends_is_followed_to_one_empty_page(service: Service, client: Client) -> None:
+    service.on(faults.stated(has_next=True), times=None)
+    walked = walk(client, STUDENTS, Kept(), walks=1)
+    assert pages_asked(service) == [1, 2, 3, 4]
+    assert (walked.walk.proof, len(walked.ids)) == (None, 250)
+
+
+@pytest.mark.parametrize(
+    ("pagination", "proven"),
+    [({"total_count": 0, "total_pages": 0}, True), ({"total_count": 0, "total_pages": 1}, True)],
+)
+@pytest.mark.parametrize("data", ["[]", "null", "{}", None])
+def test_an_empty_set_is_proven_by_its_stated_total(
+    client: Client, service: Service, pagination: dict[str, int], proven: bool, data: str | None
+) -> None:
+    body = '{"success": true, ' + (f'"data": {data}, ' if data else "")
+    body += '"pagination": ' + json.dumps({"page": 1, "limit": 100, "has_next": False} | pagination) + "}"
+    service.on(lambda asked, reply: Reply(body=body.encode()), times=None)
+    walked = walk(client, STUDENTS, Kept())
+    assert (walked.walk.proof is not None, walked.walk.walks, walked.ids) == (proven, 1, set())
+
+
+def test_a_204_proves_nothing_and_answers_no_search(client: Client, service: Service) -> None:
+    service.on(lambda asked, reply: Reply(status=204, body=b""), search=None, times=None)
+    walked = walk(client, STUDENTS, Kept(), walks=2)
+    assert (walked.walk.proof, walked.walk.walks, walked.walk.total_count, walked.ids) == (None, 2, 0, set())
+    assert walked.walk.spoiled == ("walk 1, page 1 of 1 was refused (204)", "walk 2, page 1 of 1 was refused (204)")
+    assert search(client, STUDENTS, "R-1", 1, Kept(), walks=2) == "unclear"
 
 
 # --- spoiled ---------------------------------------------------------------------------------------------------------
@@ -76,6 +123,18 @@ SPOILS: dict[str, tuple[Callable[[Service], Bend], tuple[int, ...], str]] = {
     "too few pages": (lambda s: faults.stated(total_pages=2), (1, 2, 3), "2 pages cannot hold 250 records by 100"),
     "too many pages": (lambda s: faults.stated(total_pages=4), (1, 2), "4 pages cannot hold 250 records by 100"),
     "no pages": (lambda s: faults.stated(total_pages=0), (1, 2, 3), "0 pages cannot hold 250 records by 100"),
+    "has_next ends early": (
+        lambda s: faults.stated(has_next=False),
+        (1, 2),
+        "has_next is false, though page 3 is stated as the last",
+    ),
+    "has_next goes on": (
+        lambda s: faults.stated(has_next=True),
+        (3,),
+        "has_next is true, though page 3 is stated as the last",
+    ),
+    "has_prev on page 1": (lambda s: faults.stated(has_prev=True), (1,), "has_prev is true"),
+    "no has_prev": (lambda s: faults.stated(has_prev=False), (2, 3), "has_prev is false"),
     "short": (lambda s: faults.short(), (1, 2), "99 records, though the limit is 100"),
     "short last": (lambda s: faults.short(), (3,), "249 ids came, 250 were stated"),
     "empty": (lambda s: faults.empty(), (1, 2), "0 records, though the limit is 100"),
@@ -125,7 +184,7 @@ def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
     assert set(kept.columns("walk")) == {(1,), (2,), (3,)}
     assert walked.walk.received == sum(n for (n,) in kept.columns("records"))
     assert walked.walk.records == len(walked.ids) + (name == "a record without an id")
-    assert max(p for (p,) in kept.columns("page")) == (4 if name == "too many pages" else 3)
+    assert max(p for (p,) in kept.columns("page")) == (4 if name in ("too many pages", "has_next goes on") else 3)
 
 
 def test_a_set_that_grows_with_every_page_has_an_end(client_of: MakeClient) -> None:

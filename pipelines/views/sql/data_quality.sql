@@ -4,7 +4,7 @@
 -- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those of the newest
 -- landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids, no names.
 --
---   kind         The kind of finding: not stated, count mismatch, reject, gap and so on.
+--   kind         The kind of finding: not stated, count mismatch, hidden, reject, gap and so on.
 --   about        The set or table that it is about; NULL if it is about whole nights.
 --   how_many     How many students, classes, records, days or syncs.
 --   since        Its first day; for contradictions, the first day of the oldest one.
@@ -134,6 +134,19 @@ SELECT
 FROM history.class_assignment_activity
 WHERE valid_to IS NULL AND students_with_submissions + students_without_submissions <> students_enrolled{{ scope.grouped }}
 HAVING COUNT(*) > 0
+UNION ALL
+SELECT
+    {{ scope.of("h") }}'hidden', h.set_name, h.hidden, h.hidden_since, h.snapshot_date,
+    FORMAT(
+        '{:,} {} stay current because a search finds them, though the service has listed them nowhere since {}',
+        h.hidden, h.set_name, h.hidden_since
+    )
+FROM ops.sync_sets AS h
+INNER JOIN (
+    SELECT {{ scope.id }}MAX((s.snapshot_date, s.landing)) AS last
+    FROM ops.syncs AS s WHERE s.outcome = 'synced'{{ scope.grouped }}
+) AS l ON {{ scope.same("l", "h") }}(h.snapshot_date, h.landing) = l.last
+WHERE h.hidden > 0
 UNION ALL
 SELECT
     {{ scope.id }}'reject', set_name,

@@ -90,6 +90,12 @@ def packed() -> Bend:
     return bend
 
 
+def packed_by(pack: Callable[[bytes], bytes], encoding: str | None = "gzip") -> Bend:
+    """The same body as `pack` returns it, under a Content-Encoding or none."""
+    headers = {"content-encoding": encoding} if encoding else {}
+    return lambda asked, reply: _with(reply, body=pack(reply.content()), headers=headers)
+
+
 def unsuccessful(message: str = "The report is not ready", code: int = 200) -> Bend:
     """`success: false`, under a 200 or another code."""
     return lambda asked, reply: Reply({"success": False, "message": message, "error_code": "NOT_READY"}, code)

@@ -1,0 +1,76 @@
+"""Searches belong to the proof: a list that lacks what a search finds is short, or the service hides a few (G2)."""
+
+from __future__ import annotations
+
+from pipelines.landing.manifest import Verdict
+from tests.support.nights import Expected, House, night
+from tests.support.records import student, students
+from tests.support.warehouses.holds import first_night
+from tests.support.wire import faults
+
+FINDING = "SELECT about, how_many, since, last_seen, description FROM data_quality WHERE kind = 'hidden'"
+
+
+def hidden_since(house: House, number: int) -> list[object]:
+    """For how long the searched students of a night are known as hidden."""
+    return [a.hidden_since for a in house.landings(night(number))[-1].absences]
+
+
+def test_a_few_hidden_students_stay_current_with_a_finding_that_says_since_when(house: House) -> None:
+    expected = first_night(house, students(60))
+    house.service.hide(7, 8)
+    for number in (2, 3):
+        house.night(number, [*students(60), student(100 + number)])
+    expected.night(2, [*students(60), student(102)], house.service.classes)
+    assert house.tables() == expected.night(3, [*students(60), student(103)], house.service.classes).tables()
+    assert house.query(FINDING) == [
+        (
+            "students",
+            2,
+            night(2),
+            night(3),
+            "2 students stay current because a search finds them, though the service has listed them nowhere since"
+            f" {night(2)}",
+        )
+    ]
+    assert [m.walks[0].walks for n in (2, 3) for m in house.landings(night(n))] == [2, 1]
+    house.service.mend()
+    house.night(4, students(60))
+    assert house.query(FINDING) == []
+
+
+def test_a_list_that_is_short_by_mistake_is_unproven_every_night_and_adds_who_joins(house: House) -> None:
+    first_night(house, students(60))
+    house.service.hide(*range(1, 21))
+    for number in (2, 3):
+        done = house.night(number, [*students(60), student(100 + number)])
+        assert done.manifest.verdict is Verdict.UNPROVEN
+        assert done.manifest.reason == (
+            "students could not be proven complete (20 records are found by search and listed by no walk), so nothing"
+            " was removed from them"
+        )
+    assert house.query("SELECT COUNT(*) FROM students") == [(62,)]
+    assert {*hidden_since(house, 3)} == {None}
+
+
+def test_the_day_of_a_hidden_student_is_kept_over_an_unproven_night(house: House) -> None:
+    first_night(house, students(60))
+    house.service.hide(7)
+    house.night(2, students(60))
+    house.service.on(faults.stated(page=9), path="students", times=3)
+    house.night(3, students(60))
+    house.night(4, students(60))
+    assert hidden_since(house, 3) == []
+    assert hidden_since(house, 4) == [night(2)]
+
+
+def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -> None:
+    expected: Expected = first_night(house, students(60))
+    tonight = [*students(60), student(99)]
+    house.service.on(lambda asked, reply: house.service.listed(asked, students(40)), path="students", times=1)
+    done = house.night(2, tonight)
+    assert done.manifest.proven
+    assert {a.answer for a in done.manifest.absences} == {"listed_again"}
+    assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
+    house.rollbook().rebuild()
+    assert house.tables() == expected.tables()
