@@ -163,8 +163,8 @@ def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None
     """The walk missed the student, and the record that the search found is refused: what was known stays."""
     begin(house, students(8))
     broken = student(5, email=None)
-    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students")
-    house.service.on(faults.stated(total_count=7), path="students")
+    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students", times=None)
+    house.service.on(faults.stated(total_count=7), path="students", times=None)
     house.night(2, [broken if s["id"] == 5 else s for s in students(8)])
     expected = Expected().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
     assert house.tables() == expected.tables()

@@ -190,7 +190,7 @@ def follow(first_night: Path, cap: int, story: Story) -> int:
         for number, plan in enumerate([*story, []], start=2):
             living.begin(number, plan)
             done = house.at(number).sync()
-            found_by_search += sum(a.answer == "found_by_search" for a in done.manifest.absences)
+            found_by_search += sum(a.answer in ("found_by_search", "listed_again") for a in done.manifest.absences)
             there = {name: living.throughout[name] & known[name] for name in SETS}
             known = judge(house, number, living, there)
         tables_ = published(house)
