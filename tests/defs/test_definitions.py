@@ -49,7 +49,15 @@ def test_a_school_has_its_days_its_night_its_freshness_and_six_described_options
     assert line == ("nightly", "15 2 * * *", "Europe/Berlin")
     assert published.freshness_policy == dg.FreshnessPolicy.time_window(timedelta(hours=26))
     options = schema.fields["ops"].config_type.fields["sync"].config_type.fields["config"].config_type.fields
-    defaults = {"approve": False, "only": [], "reason": "", "details": "none", "fresh": False, "force": False}
+    defaults = {
+        "approve": [],
+        "confirm": False,
+        "only": [],
+        "reason": "",
+        "details": "none",
+        "fresh": False,
+        "force": False,
+    }
     assert {n: f.default_value for n, f in options.items()} == defaults
     assert all(len(f.description) > 60 for f in options.values())
 
