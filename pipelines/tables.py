@@ -21,12 +21,13 @@ class Column:
     """One column: where the contract has it, what it may hold, and what it means.
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
-    64-bit integer, a `percent` is in 0..100, any other number is at most `records.MAX_NUMBER` from zero. A `required`
-    value may be neither missing nor null. A column that is not `tracked` is in current tables and snapshots, but never
-    makes a version (G6). A `measure` moves with every school day, so its changes hold no night (G3); a measure that
-    counts `up` has vanished where it is 0 or NULL, a measure that counts `down` only where it is NULL. `personal`
-    values name or describe a person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous
-    file. Every text column (`is_text`) declares whether it is personal; numbers and dates are not.
+    64-bit integer, a `percent` is not negative (above 100 is extra credit), any other number is at most
+    `records.MAX_NUMBER` from zero. A record without a `required` value is refused; any other value that is not as
+    declared is NULL. A column that is not `tracked` is in current tables and snapshots, but never makes a version
+    (G6). A `measure` moves with every school day, so its changes hold no night (G3); a measure that counts `up` has
+    vanished where it is 0 or NULL, a measure that counts `down` only where it is NULL. `personal` values name or
+    describe a person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every
+    text column (`is_text`) declares whether it is personal; numbers and dates are not.
     """
 
     name: str
@@ -73,8 +74,7 @@ class Set:
     `endpoint` is the path below /svcapi/v1/, with `{id}` if it serves one record. `id_field` is the dotted path of a
     record's id. A `walked` set is read page by page and may be proven complete; other sets only add and update.
     `total` is the column, as table.column, by which a record's measures are judged: where it falls, they begin again.
-    `unkept` fields are the contract's, but kept in no table. In a `lenient` set, an optional value that is not as
-    declared becomes NULL; in any other set, its record is refused.
+    `unkept` fields are the contract's, but kept in no table.
     """
 
     name: str
@@ -85,7 +85,6 @@ class Set:
     names: tuple[str, ...] = ()
     total: str = field(default="", repr=False)
     unkept: tuple[str, ...] = ()
-    lenient: bool = False
 
     @property
     def id_path(self) -> tuple[str, ...]:
@@ -177,7 +176,6 @@ SETS: dict[str, Set] = {
             key="school_id",
             id_field="school.id",
             unkept=("authenticated", "timestamp"),
-            lenient=True,
         ),
         Set("details", endpoint="student/{id}", key="student_id", id_field="student_id"),
     )
@@ -199,14 +197,20 @@ TABLES: dict[str, Table] = {
             comment="One row per registered student. The service lists registered students only.",
             columns=(
                 Column("student_id", "BIGINT", "Unique student user id.", source="id", id=True, required=True),
-                Column("email", "VARCHAR", "Student email address.", required=True, personal=True),
+                Column("email", "VARCHAR", "Student email address.", personal=True),
                 Column("name", "VARCHAR", "Full name.", required=True, personal=True),
                 Column("first_name", "VARCHAR", "First name; may be absent in a record.", personal=True),
                 Column("last_name", "VARCHAR", "Last name; may be absent in a record.", personal=True),
                 Column("reference_id", "VARCHAR", "The institution's own student id.", personal=True),
-                Column("profile_image", "VARCHAR", "URL of a picture; may be absent in a record.", personal=True),
-                Column("registration_date", "DATE", "Day of registration.", required=True),
-                Column("is_registered", "BIGINT", "1 for every student the service returns.", required=True),
+                Column(
+                    "profile_image",
+                    "VARCHAR",
+                    "URL of a picture; may be absent in a record. Untracked: its signature may change each night.",
+                    tracked=False,
+                    personal=True,
+                ),
+                Column("registration_date", "DATE", "Day of registration."),
+                Column("is_registered", "BIGINT", "1 for every student the service returns."),
             ),
         ),
         Table(
@@ -214,7 +218,8 @@ TABLES: dict[str, Table] = {
             set="students",
             key=("student_id",),
             path="summary",
-            comment="One row per student: completion statistics as the service sums them up.",
+            may_be_unstated=True,
+            comment="One row per student whose summary was ever stated: completion as the service sums it up.",
             columns=(
                 _STUDENT_ID,
                 Column("total_assignments", "BIGINT", "Assignments given to the student.", measure="up"),
@@ -321,7 +326,8 @@ TABLES: dict[str, Table] = {
             set="classes",
             key=("class_id",),
             path="summary",
-            comment="One row per class: averages as the service sums them up.",
+            may_be_unstated=True,
+            comment="One row per class whose summary was ever stated: averages as the service sums them up.",
             columns=(
                 _CLASS_ID,
                 Column(
@@ -340,7 +346,8 @@ TABLES: dict[str, Table] = {
             set="classes",
             key=("class_id",),
             path="assignment_activity",
-            comment="One row per class: its assignments and who has submitted.",
+            may_be_unstated=True,
+            comment="One row per class whose activity was ever stated: its assignments and who has submitted.",
             columns=(
                 _CLASS_ID,
                 Column("has_assignments", "BOOLEAN", "Whether the class has assignments.", measure="up"),

@@ -33,7 +33,7 @@ def lived() -> Iterator[House]:
         service.students = everybody[1:]
         service.students[0] = student(2, name="Pupil Other")
         service.students[1] = student(3, classes=MISSING, activity_tracking=None)
-        service.students[2] = student(4, email=None)
+        service.students[2] = student(4, name=None)
         service.classes.append(school_class(504))
         house.at(2).sync()
         # Unproven: only adds and updates; and again the same day, proven.

@@ -1,38 +1,40 @@
 """Turns decoded records into columns: one Arrow table per declared table, a few thousand records at a time.
 
 The declarations become types, which say what a record of a set must look like and decode a whole page at once. If a
-record does not fit, the page's records are read one by one, slowly, with a reason for each refusal. Rules that need
-more than one value (a class listed twice) are checked afterwards.
+record does not fit, the page's records are read one by one, slowly (`values`): what can mean one thing only is read so,
+any other value is refused and NULL, with a reason (G9). Whichever way a page was read, its values get one form: texts
+in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, 0001-01-01 as no date (G6).
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache, cached_property
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
+from pipelines.flatten.values import Node, Read, json_type, normalise, shortened
 from pipelines.landing.manifest import Drift, Landed, Reject
 from pipelines.landing.records import (
     MAX_DEPTH,
-    MAX_NUMBER,
-    MAX_TEXT,
     UNREADABLE,
-    Id,
-    as_integer,
     decode_page,
     id_reader,
     is_too_deep,
+    readable,
 )
 from pipelines.tables import SETS, TABLES, Column, Table, of_set
 
@@ -42,6 +44,10 @@ BATCH = 5_000
 BATCH_BYTES = 64 * 2**20
 # A student's details are stored as one value; a longer one would not fit into the warehouse's memory.
 DETAIL_BYTES = 4 * 2**20
+# Significant digits of a stored DOUBLE: services compute rates anew each night, and their last digits differ.
+DIGITS = 9
+# How .NET writes a date that is not there.
+NO_DATE = pa.scalar(date(1, 1, 1))
 # Characters of a refused record that are stored with its reason. The whole record is in raw/.
 MAX_RECORD_TEXT = 2**16
 
@@ -85,6 +91,15 @@ class Batch:
     rejects: list[Reject] = field(default_factory=list)
     drift: list[Drift] = field(default_factory=list)
     records: int = 0
+    oddities: Counter[str] = field(default_factory=Counter)
+
+    def values(self) -> dict[str, int]:
+        """Return the number of values of each column, by table.column."""
+        return {
+            f"{name}.{column}": len(rows) - rows[column].null_count
+            for name, rows in self.tables.items()
+            for column in rows.column_names
+        }
 
 
 def load() -> None:
@@ -136,6 +151,7 @@ class Flattener:
         self.tables = of_set(set_name)
         self.seq = 0
         self.drift: Counter[tuple[str, str]] = Counter()
+        self.oddities: Counter[str] = Counter()
         self._empty()
 
     def add(self, body: Landed) -> Batch | None:
@@ -148,9 +164,10 @@ class Flattener:
         return self._batch() if self.records >= BATCH or self.size >= BATCH_BYTES else None
 
     def last(self) -> Batch:
-        """Return the remaining records, and the drift of all bodies."""
+        """Return the remaining records, and the drift and oddities of all bodies."""
         batch = self._batch()
         batch.drift = [Drift(self.set_name, f, t, n) for (f, t), n in sorted(self.drift.items())]
+        batch.oddities = self.oddities
         return batch
 
     def _empty(self) -> None:
@@ -166,7 +183,7 @@ class Flattener:
         """Add a student's details: the student's id, the record as JSON, when it was received (UTC)."""
         if len(body.content) > DETAIL_BYTES:
             too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
-            self._reject(body, 0, body.sought, too_long, msgspec.Raw(body.content))
+            self._reject(body, 1, body.sought, too_long, msgspec.Raw(body.content))
         else:
             value = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
             payload = bytes(value.get("data", msgspec.Raw(body.content))).decode()
@@ -175,12 +192,7 @@ class Flattener:
             self._number(1)
 
     def _add_records(self, body: Landed, shape: Shape) -> None:
-        positions, records = self._valid_records(shape, body)
-        if duplicates := self._duplicates(records):
-            raws, ids = shape.raws(body.content), _Objects(records).at(shape.id_path)
-            for i, reason in duplicates.items():
-                self._reject(body, positions[i], ids[i], reason, raws[positions[i]])
-            records = [record for i, record in enumerate(records) if i not in duplicates]
+        records = self._valid_records(shape, body)
         self.kept += records
         self._number(len(records))
 
@@ -190,49 +202,53 @@ class Flattener:
         self.seq += records
         self.records += records
 
-    def _valid_records(self, shape: Shape, body: Landed) -> tuple[Sequence[int], list[Any]]:
-        """Return the positions and records of a body that fit the declarations; rejects the others."""
+    def _valid_records(self, shape: Shape, body: Landed) -> list[Any]:
+        """Return the records of a body, with one type; rejects those that cannot be read."""
         if body.kind == "auth":
             envelope = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
             return self._read_singly(shape, body, [envelope["data"]])
-        if body.kind == "walk" and (page := shape.page(body.content)) is not None:
-            return range(len(page)), page
-        return self._read_singly(shape, body, shape.raws(body.content))
+        if body.kind == "walk":
+            page = shape.page(body.content)
+            if page is not None and not self._repeats(page):
+                return page
+        return self._read_singly(shape, body, shape.raws(body.content, self.oddities))
 
-    def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> tuple[Sequence[int], list[Any]]:
-        """Read a body's records one by one; rejects those that do not fit the declarations, with the reason."""
-        positions, records = [], []
-        for position, raw in enumerate(raws):
-            drift: Counter[tuple[str, str]] = Counter()
-            record, found, reason = shape.one(raw, drift)
-            if body.sought is not None and found != body.sought:
+    def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> list[Any]:
+        """Read a body's records one by one; rejects what cannot be read, with the reason."""
+        records = []
+        for position, raw in enumerate(raws, start=1):
+            read = shape.one(raw)
+            if body.sought is not None and read.id != body.sought:
                 continue
-            self.drift.update(drift)
-            if record is None:
-                self._reject(body, position, found, reason, raw)
-            else:
-                positions.append(position)
-                records.append(record)
-        return positions, records
+            self.drift.update(read.drift)
+            if read.record is None:
+                self._reject(body, position, read.id, read.reason, raw)
+                continue
+            self.oddities.update(read.oddities)
+            self.rejects += [
+                Reject(self.set_name, body.page, position, kind, id=read.id, table=table, column=column)
+                for table, column, kind in read.refused
+            ]
+            records.append(read.record)
+        return records
 
     def _reject(self, body: Landed, position: int, found: int | None, reason: str, raw: msgspec.Raw) -> None:
         self.seq += 1
         self.records += 1
         text = shortened(bytes(raw).decode(errors="replace"), MAX_RECORD_TEXT)
-        self.rejects.append(Reject(self.set_name, body.page, position + 1, reason, text, found))
+        self.rejects.append(Reject(self.set_name, body.page, position, reason, text, found))
         if found is not None:
             self.rejected.append((found, self.seq))
 
-    def _duplicates(self, records: list[Any]) -> dict[int, str]:
-        """Return the records (by index) that list the same key twice, with the reason."""
-        found = {}
+    def _repeats(self, records: list[Any]) -> bool:
+        """Whether a record lists the same key twice."""
         for table in self.tables:
             if table.is_list:
-                field, within = table.field, table.key[1:]
-                for i, rows in enumerate(map(attrgetter(field), records)):
-                    if rows and len(rows) > 1 and len(set(map(attrgetter(*within), rows))) < len(rows):
-                        found[i] = f"{field}: the same {' and '.join(within)} twice"
-        return found
+                within = attrgetter(*table.key[1:])
+                for rows in map(attrgetter(table.field), records):
+                    if rows and len(rows) > 1 and len(set(map(within, rows))) < len(rows):
+                        return True
+        return False
 
     def _batch(self) -> Batch:
         """Return the collected records as Arrow tables, and reset."""
@@ -282,8 +298,30 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
             rows = _Objects(list(filter(None, rows.objects)))
             ids, seqs = ids[present], seqs[present]
     inherited = table.parent_key if table.path else None
-    arrays = [pa.array(ids if c.name == inherited else rows.at(c.path), _ARROW[c.type]) for c in table.columns]
+    arrays = [
+        _in_one_form(c, pa.array(ids if c.name == inherited else rows.at(c.path), _ARROW[c.type]))
+        for c in table.columns
+    ]
     return pa.table([*arrays, pa.array(seqs)], schema=schema(table))
+
+
+def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
+    """Return the values as they are stored: what can be written in several forms would else make versions (G6)."""
+    if column.type == "VARCHAR":
+        if not pc.all(pc.string_is_ascii(values)).as_py():
+            values = pc.utf8_normalize(values, "NFC")
+        values = pc.utf8_trim_whitespace(values)
+        return pc.if_else(pc.equal(values, ""), None, values)
+    if column.type == "DOUBLE":
+        numbers = values.to_numpy(zero_copy_only=False)  # NULL becomes NaN, which no value is
+        with np.errstate(all="ignore"):
+            digits = DIGITS - 1 - np.floor(np.log10(np.abs(numbers)))
+            up, down = np.power(10.0, np.maximum(digits, 0)), np.power(10.0, np.maximum(-digits, 0))
+            rounded = np.rint(numbers * up / down) / up * down
+        return pa.array(np.where(np.isfinite(rounded), rounded, numbers), from_pandas=True)
+    if column.type == "DATE":
+        return pc.if_else(pc.equal(values, NO_DATE), None, values)
+    return values
 
 
 def _present(objects: Sequence[Any]) -> NDArray[np.bool_]:
@@ -291,66 +329,16 @@ def _present(objects: Sequence[Any]) -> NDArray[np.bool_]:
     return np.array([o is not None for o in objects], np.bool_)
 
 
-# Longest undeclared field name that is shown, in characters.
-MAX_FIELD_NAME = 100
-
-_TYPES: dict[str, Any] = {
-    "BIGINT": Annotated[int, msgspec.Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)],
-    "DOUBLE": Annotated[float, msgspec.Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)],
-    "DATE": date,
-    "VARCHAR": Annotated[str, msgspec.Meta(max_length=MAX_TEXT)],
-    "BOOLEAN": bool,
-}
-_PERCENT = Annotated[float, msgspec.Meta(ge=0, le=100)]
-
-
-@dataclass
-class Node:
-    """One object of a record: its fields with values (`columns`), and those with objects or lists of objects."""
-
-    columns: dict[str, Column] = field(default_factory=dict)
-    objects: dict[str, Node] = field(default_factory=dict)
-    unkept: tuple[str, ...] = ()
-    is_list: bool = False
-    required: bool = False
-
-    def child(self, name: str, *, is_list: bool = False, required: bool = False) -> Node:
-        """Return the node of the field `name`; creates it if missing."""
-        node = self.objects.setdefault(name, Node(is_list=is_list))
-        node.required |= required
-        return node
-
-    def place(self, column: Column) -> None:
-        """Add a column at its path, creating missing objects."""
-        node = self
-        for step in column.path[:-1]:
-            node = node.child(step, required=column.required)
-        node.columns[column.path[-1]] = column
-
-    def struct(self, name: str, *, strict: bool) -> type[msgspec.Struct]:
-        """Return the msgspec type of this object; if `strict`, it refuses undeclared fields."""
-        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-        for key, column in self.columns.items():
-            kind = _kind(column)
-            fields.append((key, kind) if column.required else (key, kind | None, None))
-        for key, node in self.objects.items():
-            inner: Any = node.struct(f"{name}_{key}", strict=strict)
-            inner = list[inner] if node.is_list else inner
-            fields.append((key, inner) if node.required else (key, inner | None, None))
-        fields.sort(key=len)  # msgspec wants required fields first
-        # gc=False: records never form cycles and are freed page by page, so the collector need not track them.
-        return msgspec.defstruct(name, fields, forbid_unknown_fields=strict, gc=False)
-
-
 def tree(set_name: str) -> Node:
     """Return the tree of one record of a set."""
-    root = Node(unkept=SETS[set_name].unkept)
+    own, *_ = of_set(set_name)
+    root = Node(own.name, unkept=SETS[set_name].unkept)
     for table in of_set(set_name):
-        node = (
-            root
-            if not table.path
-            else root.child(table.field, is_list=table.is_list, required=not table.may_be_unstated)
-        )
+        node = root
+        if table.path:
+            required = not table.may_be_unstated
+            node = root.child(table.field, table.name, is_list=table.is_list, required=required)
+            node.key = table.key[1:]
         inherited = table.parent_key if table.path else None  # a child row's first key is the record's id
         for column in table.columns:
             if column.name != inherited:
@@ -363,13 +351,12 @@ class Shape:
 
     def __init__(self, set_name: str) -> None:
         self.tree = tree(set_name)
-        self.lenient = SETS[set_name].lenient
         self.id_path = SETS[set_name].id_path
         self.record = self.tree.struct(set_name, strict=False)
         strict = self.tree.struct(set_name, strict=True)
         self.id_of = id_reader(self.id_path)
         self._page = msgspec.json.Decoder(_envelope(list[strict]))  # type: ignore[valid-type]
-        self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw]))
+        self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw] | dict[str, msgspec.Raw] | None, None))
 
     def page(self, content: bytes) -> list[Any] | None:
         """Decode all records of a page; None if any of them does not fit the declarations exactly."""
@@ -378,76 +365,57 @@ class Shape:
         except UNREADABLE:
             return None
 
-    def raws(self, content: bytes) -> list[msgspec.Raw]:
-        """Return the records of a page, each still as JSON."""
-        return decode_page(self._raw, content).data  # type: ignore[no-any-return]
+    def raws(
+        self, content: bytes, oddities: Counter[str] | None = None, *, in_place: bool = False
+    ) -> list[msgspec.Raw]:
+        """Return the records of a page, each still as JSON; counts in `oddities` a page that JSON does not allow."""
+        made = readable(content, in_place=in_place)
+        if oddities is not None and made != content:
+            oddities["a page that JSON does not allow"] += 1
+        return decode_page(self._raw, made).data or []
 
-    def one(self, raw: msgspec.Raw, drift: Counter[tuple[str, str]]) -> tuple[Any | None, int | None, str]:
-        """Read one record: (the record, its id, ""), or (None, its id if readable, the reason for the refusal).
+    def places(self, content: bytes) -> Iterator[tuple[int | None, slice]]:
+        """Yield the id of each record of a page, and where the record is among the bytes as received."""
+        end, made = 0, readable(content, in_place=True)
+        for record in map(bytes, self.raws(content, in_place=True)):
+            start = made.find(record, end)
+            end = max(end, start + len(record))
+            yield self.id_of(record), slice(start, end)
 
-        Counts undeclared fields in `drift` by (path, JSON type).
-        """
+    def one(self, raw: msgspec.Raw) -> Read:
+        """Read one record: every value as declared, or as the only thing that it can mean, or refused."""
         content = bytes(raw)
-        found = self.id_of(content)
+        read = Read(self.id_of(content))
         if is_too_deep(content):
-            return None, found, f"it is nested more than {MAX_DEPTH} levels deep"
+            return read.refuse(f"it is nested more than {MAX_DEPTH} levels deep")
         try:
-            value = msgspec.json.decode(content)
-        except UNREADABLE as error:
-            return None, found, f"it cannot be read: {_reason(str(error))}"
+            value = _decoded(content)
+        except (*UNREADABLE, ValueError) as error:
+            return read.refuse(f"it cannot be read: {_reason(str(error))}")
         if not isinstance(value, dict):
-            return None, found, f"expected an object, got {json_type(value)}"
-        self._normalise(value, self.tree, "", drift)
+            return read.refuse(f"expected an object, got {json_type(value)}")
+        normalise(value, self.tree, read)
         try:
-            record = msgspec.convert(value, self.record)
+            read.record = msgspec.convert(value, self.record)
         except msgspec.ValidationError as error:
-            return None, found, _reason(str(error))
-        return record, found, ""
+            return read.refuse(_reason(str(error)))
+        return read
 
-    def _normalise(self, value: dict[str, Any], node: Node, path: str, drift: Counter[tuple[str, str]]) -> None:
-        """Turn integral floats into integers where a column is declared as one, and count undeclared fields.
 
-        In a lenient set, an optional value that does not fit its declared type becomes None.
-        """
-        for key, item in value.items():
-            if (column := node.columns.get(key)) is not None:
-                if column.type == "BIGINT" and type(item) is float and (number := as_integer(item)) is not None:
-                    value[key] = number
-                if self.lenient and not column.required:
-                    try:
-                        msgspec.convert(value[key], _kind(column))
-                    except msgspec.ValidationError:
-                        value[key] = None
-            elif (child := node.objects.get(key)) is not None:
-                items = item if child.is_list and isinstance(item, list) else [item]
-                for inner in (i for i in items if isinstance(i, dict)):
-                    self._normalise(inner, child, f"{path}{key}{'[]' if child.is_list else ''}.", drift)
-            elif key not in node.unkept:
-                drift[path + shortened(key, MAX_FIELD_NAME), json_type(item)] += 1
+def _decoded(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        # A number beyond all limits, which is one value: the standard library reads it as infinite.
+        return json.loads(content, parse_int=lambda digits: int(digits) if len(digits) < 40 else math.inf)
 
 
 # The shape of a set, made once.
 shape = cache(Shape)
 
 
-def json_type(value: object) -> str:
-    """Return JSON's name for the type of a decoded value."""
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
-
-
-def shortened(text: str, most: int) -> str:
-    """Cut a text to `most` characters, and add an ellipsis if it was longer."""
-    return text if len(text) <= most else text[:most] + "…"
-
-
-def _envelope(data: Any) -> Any:
-    return msgspec.defstruct("Envelope", [("data", data)], gc=False)
-
-
-def _kind(column: Column) -> Any:
-    """Return the type of a column's value if it is not null."""
-    return Id if column.id else _PERCENT if column.percent else _TYPES[column.type]
+def _envelope(data: Any, *default: None) -> Any:
+    return msgspec.defstruct("Envelope", [("data", data, *default)], gc=False)
 
 
 def _reason(error: str) -> str:

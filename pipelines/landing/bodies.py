@@ -143,9 +143,9 @@ class LandingFolder:
 
 
 def landed(body: Received, content: bytes) -> Landed:
-    """Return a body as flattening receives it, with unreadable text replaced: see `records`."""
-    readable = _READABLE.get(body.kind, replace_lone_surrogates)(content)
-    return Landed(body.set, body.kind, body.page, readable, body.sought, body.received_at)
+    """Return a body as flattening receives it; the bodies with one record with unreadable text replaced."""
+    made = _READABLE[body.kind](content) if body.kind in _READABLE else content
+    return Landed(body.set, body.kind, body.page, made, body.sought, body.received_at)
 
 
 def encode(manifest: Manifest) -> bytes:

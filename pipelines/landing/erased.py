@@ -42,7 +42,7 @@ from pipelines.landing.bodies import (
     swap,
 )
 from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
-from pipelines.landing.records import UNREADABLE, decode_page, id_reader, replace_lone_surrogates
+from pipelines.landing.records import UNREADABLE, decode_page, id_reader, readable
 from pipelines.tables import OF_STUDENTS, SETS
 from pipelines.util import files, machine
 
@@ -233,10 +233,10 @@ def _counts(body: Received, student: int, walk: Walk) -> bool:
 def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
     """Return a page without the students in `gone`; the removed ids; how many others have their names.
 
-    The other records stay byte for byte, except for unreadable text (see `records`). Raises one of `records.UNREADABLE`
-    for a body that is not a page.
+    The other records stay byte for byte, except for what JSON does not allow (see `records.readable`). Raises one of
+    `records.UNREADABLE` for a body that is not a page.
     """
-    page = decode_page(_ENVELOPE, replace_lone_surrogates(content))
+    page = decode_page(_ENVELOPE, readable(content))
     kept, taken, recognised = [], [], 0
     if "data" not in page:
         raise msgspec.DecodeError("a page without records")
@@ -328,7 +328,10 @@ def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
     return msgspec.structs.replace(
         manifest,
         absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, gone) else a for a in manifest.absences),
-        rejected=dict(Counter(manifest.rejected) - Counter(r.set for r in landing.rejects() if _is_about(r, gone))),
+        rejected=dict(
+            Counter(manifest.rejected)
+            - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, gone))
+        ),
     )
 
 

@@ -315,11 +315,21 @@ class Landed:
 
 @dataclass(frozen=True)
 class Reject:
-    """One refused record (G9): where it was, the reason, and the record itself. `id` is None if unreadable."""
+    """One refused record (G9): where it was, the reason, and the record itself. `id` is None if unreadable.
+
+    Or one refused value of a record that counts otherwise: its `table` and `column`, never the value.
+    """
 
     set: str
     page: int
     position: int
     reason: str
-    record: str
+    record: str = ""
     id: int | None = None
+    table: str = ""
+    column: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, with the column if only a value was refused."""
+        return f"{self.table}.{self.column}: {self.reason}" if self.column else self.reason

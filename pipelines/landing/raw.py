@@ -124,6 +124,7 @@ class RawStore:
         counts: Iterable[TableCounts] = (),
         rejected: Mapping[str, int] | None = None,
         drift: Iterable[Drift] = (),
+        oddities: Mapping[str, int] | None = None,
         at: datetime | None = None,
         approvals: Iterable[Approval] = (),
     ) -> Manifest:
@@ -143,6 +144,7 @@ class RawStore:
             counts=tuple(counts),
             rejected=dict(rejected or {}),
             drift=tuple(drift),
+            oddities=found.oddities | dict(oddities or {}),
             judged_at=at or datetime.now(UTC),
         )
         files.write(folder / MANIFEST, encode(updated))

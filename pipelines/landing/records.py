@@ -29,6 +29,7 @@ MAX_TEXT = 2**16
 # Replacements for unreadable parts: bytes that are never valid UTF-8, and Unicode's replacement character.
 INVALID_UTF8 = b"\xed\xa0\x80"
 REPLACEMENT = rb"\ufffd"
+BOM = b"\xef\xbb\xbf"
 
 # The errors of decoding JSON. Invalid UTF-8 is noticed only when a value is decoded as text.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -42,12 +43,28 @@ _ESCAPE = re.compile(
     rb"|.)",
     re.DOTALL,
 )
+# A string, with the colon after a key; or a number that JSON does not allow.
+_VALUE = re.compile(
+    rb'(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<colon>\s*+:)?|(?<![\w.])-?(?:NaN|Infinity)(?!\w)', re.DOTALL
+)
+_PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?\s*", re.ASCII)
 # A string, which may hold brackets, or a bracket. An unterminated string extends to the end of the body.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
+def as_number(value: object) -> int | float | None:
+    """Return a number, also one that is written in quotes; None for anything else."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value) if _DIGITS.fullmatch(value) else float(value)
+    return value if type(value) in (int, float) else None  # type: ignore[return-value]
+
+
 def as_integer(value: object) -> int | None:
-    """Return an integer, or an integral float converted without loss; None for anything else."""
+    """Return an integer, or an integral float converted without loss, also in quotes; None for anything else."""
+    value = as_number(value)
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
@@ -119,11 +136,41 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
     return b"".join((*pieces, content[kept:])) if pieces else content
 
 
+def readable(content: bytes, *, in_place: bool = False) -> bytes:
+    r"""Return a page that JSON does not allow as one that it allows (G9).
+
+    A byte order mark becomes blanks. A raw tab, line break or other control character in a text is escaped; `in_place`,
+    it becomes a blank, so that every other byte stays where it was. A value that cannot be read (NaN, Infinity, a text
+    with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which no column takes: so
+    exactly that value is refused.
+    """
+    if content.startswith(BOM):
+        content = b" " * len(BOM) + content[len(BOM) :]
+
+    def mended(found: re.Match[bytes]) -> bytes:
+        text, colon = found["text"], found["colon"] or b""
+        if text is None:
+            return _impossible(len(found[0]))
+        if _PLAIN.fullmatch(text):
+            return found[0]
+        escaped = _CONTROL.sub(lambda control: b"\\u%04x" % control[0][0], text)
+        try:
+            msgspec.json.decode(escaped, type=str)
+        except UNREADABLE:
+            return b'"%s"%s' % (b"?" * (len(text) - 2), colon) if colon else _impossible(len(text))
+        return (_CONTROL.sub(b" ", text) if in_place else escaped) + colon
+
+    return _VALUE.sub(mended, content)
+
+
+def _impossible(length: int) -> bytes:
+    return b"[0%s]" % (b" " * (length - 3))
+
+
 def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes:
     r"""Replace each lone surrogate escape in a body by `mark`, by default bytes that are not UTF-8.
 
-    A service that cuts a name in the middle of an emoji writes ``"\ud83d"``: valid JSON, but not valid text. msgspec
-    would reject the whole body; after this, it rejects only the record (G9).
+    A service that cuts a name in the middle of an emoji writes ``"\ud83d"``: valid JSON, but not valid text.
     """
     if _SURROGATE_HINT.search(content) is None:
         return content
@@ -132,4 +179,5 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
 
 def make_readable(content: bytes) -> bytes:
     """Replace everything unreadable in the auth check's body: it has one record, which must not fail a night."""
+    content = readable(content.decode(errors="replace").encode())
     return replace_lone_surrogates(cut_nesting(content).decode(errors="replace").encode(), REPLACEMENT)

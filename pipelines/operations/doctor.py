@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -26,11 +27,11 @@ from pipelines.source.client import LIMIT, Client
 from pipelines.source.envelope import institution, page_of
 from pipelines.source.fetch import apart, why_refused
 from pipelines.store.database import machine_errors
-from pipelines.sync.policy import too_many_rejected
+from pipelines.sync.policy import check_reject_rate
 from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import SETS, WALKED
 from pipelines.util import machine
-from pipelines.util.text import count_of
+from pipelines.util.text import count_of, listed
 
 # Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
 RETRY_SECONDS = 10.0
@@ -134,6 +135,10 @@ def _check_service(rollbook: WholeRollbook) -> Iterator[Finding]:
         for name in WALKED:
             page = client.get(SETS[name].endpoint, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
             yield _check_page(name, page.content, page.parsed.total_count)
+        newest = rollbook.landings.newest()
+        if seen := client.oddities + Counter(newest.oddities if newest else {}):
+            says = f"answers in its own way, which was read all the same, now or in the last sync: {_kinds(seen)}"
+            yield Finding("service", Level.OK, says)
 
 
 def _check_disk_space(rollbook: WholeRollbook) -> Iterator[Finding]:
@@ -188,13 +193,21 @@ def _check_page(name: str, content: bytes, total: int) -> Finding:
     flattener = Flattener(name)
     flattener.add(Landed(set=name, kind="walk", page=1, content=content))
     batch = flattener.last()
-    records, rejects, drift = batch.records, len(batch.rejects), len(batch.drift)
+    records, drift = batch.records, len(batch.drift)
+    rejects, values = (sum(bool(r.column) is is_value for r in batch.rejects) for is_value in (False, True))
     unknown = f", {drift} unknown fields (they are kept in raw/ and named in ops.drift)" if drift else ""
-    says = f"{records} of {total:,} {name} read, {rejects} refused{unknown}"
-    if too_many_rejected(rejects, records):
+    odd = f", {values} of their values refused" if values else ""
+    if batch.oddities:
+        odd += f", and read all the same: {_kinds(batch.oddities)}"
+    says = f"{records} of {total:,} {name} read, {rejects} refused{odd}{unknown}"
+    if check_reject_rate(batch.rejects, Counter({name: records}), batch.values()):
         advice = "the service no longer follows its contract, and a sync would fail; ask its representative"
         return Finding("one page", Level.FAILED, f"{says}: {advice}")
-    return Finding("one page", Level.WARNING if rejects or drift else Level.OK, says)
+    return Finding("one page", Level.WARNING if rejects or values or drift else Level.OK, says)
+
+
+def _kinds(oddities: Counter[str]) -> str:
+    return listed([f"{kind} ({n:,})" for kind, n in oddities.most_common()])
 
 
 def _inaccessible(folder: Path, *, inside: bool) -> Path | None:

@@ -18,7 +18,6 @@ from pipelines.flatten.rows import Flattener, shape
 from pipelines.landing.bodies import LandingFolder, landed, name
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore
-from pipelines.landing.records import REPLACEMENT, replace_lone_surrogates
 from pipelines.store.published import PUBLISHED
 from pipelines.store.schema import CHANGE_KEYS
 from pipelines.store.statements import statements
@@ -149,14 +148,9 @@ def _records(folder: LandingFolder, table: Table, ident: int) -> list[Record]:
         if not SETS[table.set].walked:
             found += [Record(body, 0, content)] if body.sought in (None, ident) else []
             continue
-        end, of = 0, shape(table.set)
-        # Of the same length as what it replaces, so that places are those in the body as received.
-        readable = replace_lone_surrogates(content, REPLACEMENT)
-        for place, record in enumerate(map(bytes, of.raws(readable)), start=1):
-            start = readable.find(record, end)
-            end = max(end, start + len(record))
-            if of.id_of(record) == ident:
-                found.append(Record(body, start, content[start:end], place))
+        for place, (listed, where) in enumerate(shape(table.set).places(content), start=1):
+            if listed == ident:
+                found.append(Record(body, where.start, content[where], place))
     return found[::-1]
 
 

@@ -2,7 +2,7 @@
 
 It has the same tables, views and macros. Personal columns exist but are always NULL, each student has a code instead of
 the id, and nothing shows that a personal value changed: versions that differ in nothing else are merged. Left
-out are raw records (rejects, undeclared fields, bodies) and the lake, which has names.
+out are raw records (rejects, refused values, undeclared fields, bodies) and the lake, which has names.
 
 It is always written into an empty file, never by deleting from a copy: deleted data would stay in DuckDB's free pages.
 That file is then copied by a process that never saw a name (`store.clean`).

@@ -34,7 +34,7 @@ from pipelines.export.query import disarmed
 from pipelines.flatten.rows import shape
 from pipelines.landing.manifest import Body
 from pipelines.landing.raw import RawStore
-from pipelines.landing.records import REPLACEMENT, UNREADABLE, as_id, cut_nesting, replace_lone_surrogates
+from pipelines.landing.records import UNREADABLE, as_id, cut_nesting
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Codes
 from pipelines.store.database import connect
@@ -219,13 +219,13 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
         at, landing = (manifest.snapshot_date, manifest.landing), raw.open(manifest)
         for name in OF_STUDENTS:
             for b, content in landing.contents(b for b in landing.pages() if b.set == name):
-                for position, record in _own(b, replace_lone_surrogates(content, REPLACEMENT), student):
+                for position, record in _own(b, content, student):
                     row = (*at, landing_is, name, b.kind, b.walk, b.page, position, b.received_at)
                     records.append((*row, without_others(record.decode(errors="replace"), student)))
         for r in landing.rejects():
             if r.set in OF_STUDENTS and r.id == student:
                 text = without_others(r.record, student)
-                refused.append((*at, landing_is, r.set, r.page, r.position, r.reason, text))
+                refused.append((*at, landing_is, r.set, r.page, r.position, r.why, text))
             unnamed += r.set in OF_STUDENTS and r.id is None
         asked = (a for a in manifest.absences if a.set in OF_STUDENTS and a.id == student)
         searches.extend((*at, ", ".join(a.asked_by), a.answer) for a in asked)
@@ -246,9 +246,8 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
 def _own(body: Body, content: bytes, student: int) -> Iterator[tuple[int | None, bytes]]:
     """The student's records in a body, with their positions in a page; a whole answer to a request for the student."""
     if SETS[body.set].walked:
-        of = shape(body.set)
-        records = enumerate(map(bytes, of.raws(content)), start=1)
-        yield from ((position, record) for position, record in records if of.id_of(record) == student)
+        places = enumerate(shape(body.set).places(content), start=1)
+        yield from ((position, content[where]) for position, (listed, where) in places if listed == student)
     elif body.sought == student:
         yield None, content
 

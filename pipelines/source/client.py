@@ -315,14 +315,14 @@ class _Body:
             if not chunk.startswith(GZIP):
                 self._member = False
             if self._said != ("gzip" if chunk.startswith(GZIP) else ""):
-                self.oddities.add("content_encoding")
+                self.oddities.add("a wrong Content-Encoding")
         if self._member is False:
             return chunk
         content = b""
         while chunk:
             if self._member is None or self._member.eof:
                 if self._member is not None:
-                    self.oddities.add("gzip_members")
+                    self.oddities.add("gzip of several members")
                 self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
             content += self._member.decompress(chunk)
             chunk = self._member.unused_data

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from pipelines.landing.records import (
     MAX_ID,
@@ -28,6 +29,7 @@ from pipelines.landing.records import (
     id_reader,
     is_too_deep,
     make_readable,
+    readable,
     replace_lone_surrogates,
 )
 from pipelines.tables import Set
@@ -44,15 +46,15 @@ _TRUTH: dict[object, bool] = {1: True, 0: False, "1": True, "0": False, "true": 
 class Pagination(msgspec.Struct):
     """The contract's pagination object. `has_next` and `has_prev` are None where the service does not state them."""
 
-    page: int | float
-    limit: int | float
-    total_count: int | float
-    total_pages: int | float
+    page: int | float | str
+    limit: int | float | str
+    total_count: int | float | str
+    total_pages: int | float | str
     has_next: Any = None
     has_prev: Any = None
 
     def __post_init__(self) -> None:
-        """Turn integral floats into integers. Raises ValueError for a value that is not a count."""
+        """Turn integral floats and numbers in quotes into integers. Raises ValueError for what is not a count."""
         for name in ("has_next", "has_prev"):
             value = getattr(self, name)
             setattr(self, name, _TRUTH.get(value) if isinstance(value, int | float | str) else None)
@@ -93,7 +95,7 @@ class Institution:
 
 
 class _School(msgspec.Struct):
-    id: int | float
+    id: int | float | str
     name: Any = None
 
 
@@ -132,7 +134,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             page = fast.decode(content)
             ids = list(map(id_in, page.data))
         except UNREADABLE:
-            page = _decode(partial(decode_page, slow), replace_lone_surrogates(content))
+            page = _decode(partial(decode_page, slow), readable(content))
             # An empty set may come without a list; only its total says that the set is empty.
             if not page.data and page.pagination.total_count == 0:
                 page.data = []
@@ -141,8 +143,8 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             ids = [id_of(bytes(raw)) for raw in page.data]
         if not page.success:
             raise msgspec.ValidationError("success is not true")
-        p = page.pagination
-        return Page(p.page, p.limit, p.total_count, p.total_pages, ids, p.has_next, p.has_prev)
+        stated = structs.asdict(page.pagination)
+        return Page(number=stated.pop("page"), ids=ids, **stated)
 
     return read
 
@@ -182,7 +184,7 @@ def refused_status(content: bytes) -> int | None:
     An error body is the contract's, or any with `success: false`. Contract: "Errors".
     """
     try:
-        body = _decode(_refusal.decode, replace_lone_surrogates(content))
+        body = _decode(_refusal.decode, readable(content))
     except msgspec.DecodeError:
         return None
     if not body.is_one:

@@ -8,6 +8,7 @@ record that a proven walk no longer shows was removed (G2).
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -371,7 +372,7 @@ def _is_unclear(asked: Mapping[int, Absence]) -> bool:
 def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
     """Search for one record by each of its names until it is found.
 
-    The answer is `removed` if at least one search ended cleanly without finding it, else `unclear`.
+    The answer is `removed` if all searches by at least one name ended cleanly without finding it, else `unclear`.
     """
     searched: list[str] = []
     answers: set[str] = set()
@@ -380,7 +381,10 @@ def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: 
             continue  # an empty search does not filter: it lists every record
         searched.append(field)
         try:
-            answers.add(search(client, set_, value, sought, sink, walks))
+            # The stored value is composed (NFC); a service that compares bytes finds it only in the form that it holds.
+            forms = dict.fromkeys((value, unicodedata.normalize("NFD", value)))
+            found = (search(client, set_, form, sought, sink, walks) for form in forms)
+            answers.add(next((answer for answer in found if answer != "not found"), "not found"))
         except KeyRefusedError:
             raise
         except ServiceError as error:

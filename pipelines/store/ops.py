@@ -16,7 +16,7 @@ import pyarrow as pa
 from pipelines.landing.manifest import Body, Drift, Manifest, Reject
 from pipelines.landing.raw import RawStore
 from pipelines.store.database import count, transaction
-from pipelines.store.schema import DRIFT, PAGES, REJECTS, SYNC_SETS, SYNCS
+from pipelines.store.schema import DRIFT, PAGES, REFUSED_VALUES, REJECTS, SYNC_SETS, SYNCS
 from pipelines.tables import Relation
 
 Row = dict[str, object]
@@ -43,7 +43,9 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
             _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
             if outcome != DISCARDED:
                 _insert(con, PAGES, manifest, map(_page, raw.open(manifest).pages()))
-                _insert(con, REJECTS, manifest, map(_row, raw.open(manifest).rejects()))
+                rejects = raw.open(manifest).rejects()
+                _insert(con, REJECTS, manifest, (_row(r) for r in rejects if not r.column))
+                _insert(con, REFUSED_VALUES, manifest, (_refused_value(r) for r in rejects if r.column))
                 _insert(con, DRIFT, manifest, map(_row, manifest.drift))
     return len(fresh)
 
@@ -57,12 +59,13 @@ def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
 
 
 def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
-    """Remove the rejected records of earlier days, which expire like the raw bodies; returns how many there were."""
+    """Remove the refused records and values of earlier days, which expire like the bodies; returns how many records."""
+    con.execute("DELETE FROM ops.refused_values WHERE snapshot_date < $1", [before])
     return count(con, "DELETE FROM ops.rejects WHERE snapshot_date < $before", {"before": before})
 
 
 def _forget(con: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
-    for relation in (SYNCS, SYNC_SETS, PAGES, REJECTS, DRIFT):
+    for relation in (SYNCS, SYNC_SETS, PAGES, REJECTS, REFUSED_VALUES, DRIFT):
         con.execute(
             f"DELETE FROM ops.{relation.name} WHERE snapshot_date = $1 AND landing = $2",
             [manifest.snapshot_date, manifest.landing],
@@ -130,6 +133,10 @@ def _page(b: Body) -> Row:
 
 def _row(of: Reject | Drift) -> Row:
     return vars(of) | {"set_name": of.set}
+
+
+def _refused_value(of: Reject) -> Row:
+    return _row(of) | {"table_name": of.table, "column_name": of.column}
 
 
 def _utc(moment: datetime) -> datetime:

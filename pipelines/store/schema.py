@@ -175,6 +175,23 @@ REJECTS = Relation(
     ),
 )
 
+REFUSED_VALUES = Relation(
+    "ops",
+    "refused_values",
+    "One row per value that was not as declared and is NULL; the rest of its record counts.",
+    (
+        SNAPSHOT_DATE,
+        _LANDING,
+        _SET,
+        Column("page", "BIGINT", "The page of its record."),
+        Column("position", "BIGINT", "Its record's place on the page, from 1."),
+        Column("id", "BIGINT", "Its record's id."),
+        Column("table_name", "VARCHAR", "The table.", personal=False),
+        Column("column_name", "VARCHAR", "The column, or the field that could not be read.", personal=False),
+        Column("reason", "VARCHAR", "What kind of value it was, in words.", personal=False),
+    ),
+)
+
 DRIFT = Relation(
     "ops",
     "drift",
@@ -253,6 +270,7 @@ KEPT: tuple[Relation, ...] = (
     SYNC_SETS,
     PAGES,
     REJECTS,
+    REFUSED_VALUES,
     DRIFT,
     MERGED_DAYS,
     PROVEN_DAYS,

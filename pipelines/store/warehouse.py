@@ -205,9 +205,13 @@ class Warehouse:
         return dict(alike)
 
     def expire_rejects(self, before: date) -> None:
-        """Remove rejected records of earlier days from the kept older files."""
+        """Remove refused records and values of earlier days from the kept older files."""
+        either = f"""
+            SELECT 1 FROM ops.rejects WHERE snapshot_date < DATE '{before}'
+            UNION ALL SELECT 1 FROM ops.refused_values WHERE snapshot_date < DATE '{before}' LIMIT 1
+        """
         for kept in filter(self.own.is_unmodified, self.kept()):
-            if self._rows(f"SELECT 1 FROM ops.rejects WHERE snapshot_date < DATE '{before}' LIMIT 1", kept):
+            if self._rows(either, kept):
                 with self.finishing(kept) as con:
                     ops.expire_rejects(con, before)
                 self.replace(kept)

@@ -126,7 +126,7 @@ def _columns(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     """The tables of an open database file that hold students' ids, each with the expression for the id, as SQL."""
     found = []
     for (schema, name), table in schemas.existing(con).items():
-        if (schema, name) == ("ops", "rejects"):
+        if schema == "ops" and name in ("rejects", "refused_values"):
             found.append((f"{schema}.{name}", f"CASE WHEN set_name IN ({_SETS}) THEN id END"))
         elif STUDENT_ID in {column for column, _ in table.columns}:
             found.append((f"{schema}.{name}", STUDENT_ID))

@@ -56,13 +56,18 @@ _MAIN = f"from {__name__} import main; main()"
 
 
 class StagedPart(msgspec.Struct, frozen=True):
-    """Staged bodies of one set: the folder of their rows, and their rejects and drift."""
+    """Staged bodies of one set: the folder of their rows, and their rejects, drift and oddities.
+
+    `values` counts the values of each column, by table.column.
+    """
 
     set: str
     folder: str
     records: int
     rejects: tuple[Reject, ...] = ()
     drift: tuple[Drift, ...] = ()
+    values: dict[str, int] = {}
+    oddities: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Flattened:
 
     @property
     def rejects(self) -> list[Reject]:
-        """The refused records of all parts, in order."""
+        """The refused records and values of all parts, in order."""
         return [r for part in self.parts for r in part.rejects]
 
     def of(self, set_name: str) -> list[StagedPart]:
@@ -83,7 +88,17 @@ class Flattened:
 
     def rejected(self) -> dict[str, int]:
         """Return the number of refused records per set that has any."""
-        return {s: n for s in SETS if (n := sum(len(part.rejects) for part in self.of(s)))}
+        return dict(Counter(r.set for part in self.parts for r in part.rejects if not r.column))
+
+    @property
+    def values(self) -> Counter[str]:
+        """The number of values of each column, by table.column."""
+        return sum((Counter(part.values) for part in self.parts), Counter())
+
+    @property
+    def oddities(self) -> Counter[str]:
+        """What was read generously, by kind."""
+        return sum((Counter(part.oddities) for part in self.parts), Counter())
 
     @property
     def records(self) -> dict[str, int]:
@@ -109,6 +124,7 @@ class PartInProgress:
         self._set_name = set_name
         self._records = 0
         self._rejects: list[Reject] = []
+        self._values: Counter[str] = Counter()
 
     def add(self, body: Landed) -> None:
         """Add one body."""
@@ -121,7 +137,15 @@ class PartInProgress:
         self._keep(last)
         self._staging.close()
         folder = str(self._staging.folder)
-        return StagedPart(self._set_name, folder, self._records, tuple(self._rejects), tuple(last.drift))
+        return StagedPart(
+            self._set_name,
+            folder,
+            self._records,
+            tuple(self._rejects),
+            tuple(last.drift),
+            dict(self._values),
+            dict(last.oddities),
+        )
 
     def close(self) -> None:
         """Close the files, ignoring I/O errors."""
@@ -131,6 +155,7 @@ class PartInProgress:
         self._staging.add(batch.tables)
         self._records += batch.records
         self._rejects += batch.rejects
+        self._values.update(batch.values())
 
 
 def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:

@@ -161,7 +161,7 @@ class Composer:
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
             now = flattened[m.landing]
-            if now.rejected() != m.rejected and (refused := check_reject_rate(now.rejects, now.records)):
+            if now.rejected() != m.rejected and (refused := check_reject_rate(now.rejects, now.records, now.values)):
                 raise ContractChangedError(
                     f"{m.snapshot_date}, landing {m.landing}: {refused}. It was accepted when it was fetched, so a"
                     " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this"

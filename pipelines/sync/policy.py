@@ -7,12 +7,14 @@ without one, that the log, the UI and the command line share.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ArgumentError
+from pipelines.flatten.values import CONFLICT
 from pipelines.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from pipelines.tables import SETS, TABLES, WALKED
 from pipelines.util.text import listed
@@ -99,16 +101,26 @@ def restarted(counts: Iterable[TableCounts]) -> list[str]:
     return [c.table for c in counts if 2 * c.restarted > c.before]
 
 
-def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int]) -> str:
-    """Which set's refused records are so many that the contract must have changed, and why; else empty (G9).
+def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], values: Mapping[str, int]) -> str:
+    """Which set's refused records, or which column's refused values, are so many that the contract must have changed,
+    and why; else empty (G9).
 
     Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
-    received records per set.
+    received records per set, `values` that of the values that were kept, by table.column.
     """
     for name in WALKED:
-        refused = [r for r in rejects if r.set == name]
+        refused = [r for r in rejects if r.set == name and not r.column]
         if too_many_rejected(len(refused), records[name]):
             return f"{len(refused)} of {records[name]} {name} were refused, the first because {refused[0].reason}"
+    columns = Counter((r.set, r.table, r.column) for r in rejects if r.column and r.reason != CONFLICT)
+    for (name, table, column), count in columns.items():
+        declared = TABLES[table]
+        # A whole object or list that cannot be read is one of its record.
+        is_value = column in declared.names and column not in declared.key
+        stated = count + values.get(f"{table}.{column}", 0) if is_value else records[name]
+        if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > REJECTED_MOST * stated:
+            why = next(r.reason for r in rejects if (r.table, r.column) == (table, column))
+            return f"{count} of {stated} values of {table}.{column} were refused, the first because it is {why}"
     return ""
 
 

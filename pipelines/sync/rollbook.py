@@ -312,7 +312,13 @@ class Rollbook(ABC):
         if manifest.counts_for_its_day and approval is None:  # it has its verdict, and `recover` has made its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
-        record = partial(self.raw.record_verdict, rejected=flattened.rejected(), drift=flattened.drift, at=self.clock())
+        record = partial(
+            self.raw.record_verdict,
+            rejected=flattened.rejected(),
+            drift=flattened.drift,
+            oddities=flattened.oddities,
+            at=self.clock(),
+        )
         self.raw.keep_rejects(manifest, flattened.rejects)
         try:
             evaluation = self._evaluate(manifest, flattened, approval)
@@ -342,7 +348,7 @@ class Rollbook(ABC):
         return approved, self.composer.commit(evaluation.composed)
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
-        if refused := policy.check_reject_rate(flattened.rejects, flattened.records):
+        if refused := policy.check_reject_rate(flattened.rejects, flattened.records, flattened.values):
             raise ContractChangedError(
                 f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
                 " nothing was merged"

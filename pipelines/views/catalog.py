@@ -115,6 +115,7 @@ PARTS: dict[str, object] = {
     "thresholds": tuple(t.name for t in editable.DEFAULTS),
     "active_days": metrics.ACTIVE_DAYS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
+    "percents": tuple((t, c) for t in TABLES.values() for c in t.tracked if c.percent),
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
     "scope": ONE,

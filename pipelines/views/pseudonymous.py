@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import duckdb
 
 from pipelines.store.database import literal
-from pipelines.store.schema import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REJECTS, SYNCS
+from pipelines.store.schema import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REFUSED_VALUES, REJECTS, SYNCS
 from pipelines.tables import SETS, TABLES, Column, Relation, Table
 from pipelines.views.catalog import View
 
@@ -19,7 +19,7 @@ STUDENT = SETS["students"].key
 CODE = "A random code for the student in this file; the same every night, until a new release (see ops.release)."
 LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
 # Tables about single records as received: they quote records or are derived from them.
-OF_RECORDS = (REJECTS, DRIFT, PAGES)
+OF_RECORDS = (REJECTS, REFUSED_VALUES, DRIFT, PAGES)
 RELEASE = Relation(
     "ops",
     "release",

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from tests.support.models import model
-from tests.support.nights import SET_OF, Expected, Tables, class_rows, student_rows
+from tests.support.nights import SET_OF, Expected, Tables, cell, class_rows, student_rows
 
 Record = dict[str, Any]
 Key = tuple[date, int]  # a landing: its day, and its number within the day
@@ -24,10 +24,11 @@ COUNTED = ("synced", "unproven", "approved")
 UNJUDGED = "None"
 # The parts of a landing that may be approved by themselves.
 PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "listed"))
-MOST = 10**11  # minutes, or anything else that is counted
 LAST = 2**20  # the place of a landing that comes after all others of its day
-# The one value that moves nightly and makes no version; it is folded like a table, of which only the last row counts.
-CLOCK = "days_since_last_activity"
+# The values that make no version; each is folded like a table, of which only the last row counts.
+CLOCK, PICTURE = "days_since_last_activity", "profile_image"
+# So many records may be found by search on one night, and listed by no walk, that were not hidden before.
+MOST_HIDDEN = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Showing:
     """What the service shows to one sync.
 
     `students` and `classes` are all it has, by id. Of those, `hidden` are on no page of a list but found by a search,
-    and `broken` are not what the contract says. The total of an `unproven` set moves in every walk. With `unanswered`
+    and `broken` have no name. The total of an `unproven` set moves in every walk. With `unanswered`
     no search gets an answer; with `failing` the service fails for good somewhere.
     """
 
@@ -57,7 +58,8 @@ class Landing:
     """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
 
     `place` is the position among all landings of its day, and `moved` what the verdict was about. An `expired` one is gone
-    from disk and still counts. Of one that is held, only the approved `parts` count.
+    from disk and still counts. Of one that is held, only the approved `parts` count. `hidden` are the records of each
+    set that only searches found.
     """
 
     day: date
@@ -68,6 +70,7 @@ class Landing:
     discarded: bool = False
     expired: bool = False
     parts: frozenset[str] = frozenset()
+    hidden: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -114,7 +117,10 @@ class Ledger:
     def land_only(self, showing: Showing, day: date) -> Landing:
         """The landing of such a sync, if that ends before it has a verdict."""
         now = self.current()
-        landing = Landing(day, {s: _received(showing, s, day, {key[0] for key in now[s]}) for s in SETS})
+        known = {s: self.hidden(s) for s in SETS}
+        found = {s: _received(showing, s, day, {key[0] for key in now[s]}, known[s]) for s in SETS}
+        shown, hidden = {s: f[0] for s, f in found.items()}, {s: f[1] for s, f in found.items()}
+        landing = Landing(day, shown, hidden=hidden)
         for student in self.erased:
             landing = landing.without(student)
         return landing
@@ -144,6 +150,11 @@ class Ledger:
     def newest(self) -> date | None:
         """The newest day that counts."""
         return max((x.day for x in self.counted()), default=None)
+
+    def hidden(self, set_name: str) -> frozenset[int]:
+        """The records of a set that its last proven landing found by search alone."""
+        proven = [x for x in self.counted() if x.shown[set_name].proven and not x.expired]
+        return proven[-1].hidden[set_name] if proven else frozenset()
 
     def on_disk(self) -> dict[Key, str]:
         """The landings that must be there to be read, with their verdicts."""
@@ -187,8 +198,9 @@ class Ledger:
         expected, counted = Expected(), self.counted()
         expected.since = counted[0].day
         expected.shown = {s: _shown(counted, s) for s in SETS}
-        clocks = model.versions(expected.shown["students"], CLOCK)
-        expected.clocks = {key[0]: value for key, (value,), _, until in clocks if until is None}
+        for name, values in ((CLOCK, expected.clocks), (PICTURE, expected.pictures)):
+            versions = model.versions(expected.shown["students"], name)
+            values |= {key[0]: value for key, (value,), _, until in versions if until is None}
         return expected.tables()
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -250,24 +262,25 @@ def is_mass_removal(moved: Moved) -> bool:
     return any(removed > 5 and removed > 0.10 * rows for rows, _, _, removed in moved.values())
 
 
-def _received(showing: Showing, set_name: str, day: date, current: set[int]) -> model.Shown:
-    """What is received of a set when these ids are current: those on a page, and those missing that a search finds."""
+def _received(
+    showing: Showing, set_name: str, day: date, current: set[int], known: frozenset[int]
+) -> tuple[model.Shown, frozenset[int]]:
+    """What is received of a set when these ids are current: those on a page, and those missing that a search finds.
+
+    Returns also which of those are hidden then. More than three that were not `known` to be disprove the list.
+    """
     has = showing.records(set_name)
     received = set(has) - showing.hidden
     missing = current - received
     proven = set_name not in showing.unproven and not (showing.unanswered and missing)
-    if proven:
-        received |= missing & set(has)
-    refused = showing.broken | {i for i in received if _is_beyond(has[i])}
+    hidden = frozenset(missing & set(has)) if proven else frozenset[int]()
+    received |= hidden
+    if len(hidden - known) > MOST_HIDDEN:
+        proven, hidden = False, frozenset()
+    nameless = {i for i in received if not (has[i].get("name") or has[i].get("class_title") or "").strip()}
+    refused = showing.broken | nameless
     stated = {i: None if i in refused else _stated(set_name, has[i]) for i in received}
-    return model.Shown(day, LAST, proven, stated)
-
-
-def _is_beyond(value: Any) -> bool:
-    """Whether there is a number in a record that no school has."""
-    if isinstance(value, dict):
-        return any(map(_is_beyond, value.values()))
-    return isinstance(value, int | float) and abs(value) > MOST
+    return model.Shown(day, LAST, proven, stated), hidden
 
 
 def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:
@@ -275,7 +288,7 @@ def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:
         return class_rows(record)
     activity = record.get("activity_tracking")
     clock = None if activity is None else {(record["id"],): (activity.get(CLOCK),)}
-    return student_rows(record) | {CLOCK: clock}
+    return student_rows(record) | {CLOCK: clock, PICTURE: {(record["id"],): (cell(PICTURE, record[PICTURE]),)}}
 
 
 def _too_many_broken(shown: model.Shown) -> bool:

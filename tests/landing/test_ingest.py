@@ -57,7 +57,7 @@ def messy(writer: StagingWriter) -> Manifest:
     add(writer, "students", "walk", 1, page(student(1), student(1)), walk=2)
     nested = student(4, name=HALF_A_PAIR)
     add(writer, "students", "walk", 1, page(student(1, classes=MISSING), student(2, motto="Ad astra")), walk=3)
-    add(writer, "students", "walk", 2, page(student(3, email=7), nested, student(5, classes=[])), walk=3)
+    add(writer, "students", "walk", 2, page(student(3, name=[7]), nested, student(5, classes=[])), walk=3)
     for number in (1, 2):
         add(writer, "classes", "walk", 1, page(school_class(501), school_class(501 + number, motto="x")), walk=number)
     for sought, others in ((7, [student(6), student(7)]), (8, [student(6)])):

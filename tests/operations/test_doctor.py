@@ -82,14 +82,18 @@ def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
     assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
 
 
-def test_a_page_of_records_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
+def test_a_page_of_records_or_of_one_value_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
     found = examined(house)
     assert wrong(found) == [("one page", WARNING)]
-    assert "20 of 20 students read, 1 refused" in says(found, "one page")
+    assert "20 of 20 students read, 0 refused, 1 of their values refused" in says(found, "one page")
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
     assert wrong(examined(house)) == [("one page", FAILED)]
+    for record in house.service.students:
+        record |= {"registration_date": "2025-09-01", "name": None}
+    assert wrong(examined(house)) == [("one page", FAILED)]
+    assert "20 of 20 students read, 20 refused" in says(examined(house), "one page")
 
 
 # --- the clock -------------------------------------------------------------------------------------------------------

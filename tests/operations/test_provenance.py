@@ -41,7 +41,7 @@ def eventful() -> Iterator[House]:
         house.night(1)
         renamed = student(1, name="New Name", **within("summary", completed_assignments=16))
         house.night(2, [renamed, *students(118, first=3)], [*classes(2), school_class(503, class_room="C 3")])
-        again = [student(1, summary="refused"), student(2, activity_tracking=None), *students(118, first=3)]
+        again = [student(1, name=None), student(2, activity_tracking=None), *students(118, first=3)]
         house.night(2, again, fresh=True)
         house.night(3, [student(1, classes=[]), *students(119, first=2)], classes(3))
         yield house

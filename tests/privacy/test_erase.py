@@ -103,7 +103,9 @@ def others(house: House) -> dict[str, list[Any]]:
             if (schema, name) in MADE:
                 continue
             columns = [c[0] for c in con.execute(f"SELECT * FROM {schema}.{name} LIMIT 0").description or ()]
-            column = "id" if name == "rejects" else "student_id" if "student_id" in columns else "NULL"
+            column = (
+                "id" if name in ("rejects", "refused_values") else "student_id" if "student_id" in columns else "NULL"
+            )
             rows[f"{schema}.{name}"] = con.execute(
                 f"SELECT * FROM {schema}.{name} WHERE {column} IS DISTINCT FROM {canary.ID} ORDER BY ALL"
             ).fetchall()

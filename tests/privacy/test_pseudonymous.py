@@ -70,7 +70,14 @@ def test_the_views_leave_out_exactly_the_columns_that_say_so(house: House) -> No
 def test_the_lake_and_what_quotes_records_are_not_in_it(house: House) -> None:
     schemas = "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database() AND NOT internal"
     assert {name for (name,) in rows(house, schemas)} == {"history", "ops", "spans"}
-    for name in ("ops.rejects", "ops.drift", "ops.pages", "main.student_details", "history.student_details"):
+    for name in (
+        "ops.rejects",
+        "ops.refused_values",
+        "ops.drift",
+        "ops.pages",
+        "main.student_details",
+        "history.student_details",
+    ):
         assert rows(house, f"SELECT COUNT(*) FROM {name}") == [(0,)]
         assert house.query(f"SELECT COUNT(*) > 0 FROM {name}") == [(True,)], name
     assert {n for n, t in TABLES.items() if is_emptied(t)} == {"student_details"}
@@ -107,7 +114,8 @@ def test_every_view_has_as_many_rows_but_those_about_names_and_bodies(house: Hou
     kept = "FROM student_timeline WHERE what <> 'details'"
     assert rows(house, f"SELECT COUNT(*) {kept}") == house.query(f"SELECT COUNT(*) {kept}")
     assert rows(house, "SELECT COUNT(*) FROM student_timeline WHERE what = 'details'") == [(0,)]
-    kept = "SELECT kind, about, how_many, since FROM data_quality WHERE kind NOT IN ('reject', 'drift') ORDER BY ALL"
+    of_records = "('reject', 'refused value', 'drift')"
+    kept = f"SELECT kind, about, how_many, since FROM data_quality WHERE kind NOT IN {of_records} ORDER BY ALL"
     assert rows(house, kept) == house.query(kept)
 
 

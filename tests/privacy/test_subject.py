@@ -53,8 +53,8 @@ def house() -> Iterator[House]:
         service.on(faults.moved_total(1), path="students", page=1, times=None)
         made.night(4, [*OTHERS, me()], classes(2))
         service.mend()
-        # Refused: without an address, then too deep to be read. Another record has no id that can be read.
-        made.night(5, [*OTHERS, me(email=MISSING, name="Refused Once")], over={"hold_changed_percent": 100})
+        # Refused: without a name, then too deep to be read. Another record has no id that can be read.
+        made.night(5, [*OTHERS, me(name=MISSING, first_name="Refused Once")], over={"hold_changed_percent": 100})
         made.night(6, [*OTHERS, me(deep=DEEP), neighbour("none")], over={"hold_changed_percent": 100})
         # Not listed, and found by name; then gone; then back.
         service.hide(ME)
@@ -92,7 +92,7 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: Hous
     }
     assert {"main.roster", "main.students", "history.students", "snapshots.students", "spans.students"} <= asked.keys()
     assert len(asked) > 25
-    for table in ("ops.rejects", "snapshots.observed"):
+    for table in ("ops.rejects", "ops.refused_values", "snapshots.observed"):
         asked[table] = f"SELECT * FROM {table} WHERE id = {ME} AND set_name IN ('students', 'details') ORDER BY ALL"
     held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies.", "private."))}
     assert held.keys() == asked.keys()
@@ -113,7 +113,7 @@ def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:
     ids = {name for name in names if re.search(r"(^|_)id$", name)}
     assert ids == {"id", "student_id", "class_id", "course_id", "teacher_id", "reference_id", "school_id"}
     with_id = {r.name for r in (*KEPT, OBSERVED) if any(c.name == "id" for c in r.columns)}
-    assert with_id == {"rejects", "observed", "version"}  # the last is the published file's own
+    assert with_id == {"rejects", "refused_values", "observed", "version"}  # the last is the published file's own
 
 
 def test_it_holds_the_students_own_records_of_every_landing(found: Subject) -> None:
@@ -137,10 +137,10 @@ def test_it_holds_the_students_own_records_of_every_landing(found: Subject) -> N
         "classmates": [LEFT_OUT, {"id": ME, "email": "my own"}, {"id": 7, "name": "A course"}],
         "best_friend": LEFT_OUT,
     }
-    assert records[6] == me(email=MISSING, name="Refused Once")
+    assert records[6] == me(name=MISSING, first_name="Refused Once")
     assert [r["name"] for r in records[-2:]] == ["Held Name", "Discarded Name"]
     assert column(found, "raw.refused", "snapshot_date", "reason") == [
-        (night(5), "object missing required field email"),
+        (night(5), "object missing required field name"),
         *[(night(6), "it is nested more than 64 levels deep")] * 3,
     ]
     assert column(found, "raw.searches", "snapshot_date", "asked_by", "answer") == [

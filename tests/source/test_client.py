@@ -194,17 +194,17 @@ PACKED: dict[str, tuple[Bend, dict[str, int]]] = {
     "one member": (faults.packed_by(gzip.compress), {}),
     "two members": (
         faults.packed_by(lambda content: gzip.compress(content[:70]) + gzip.compress(content[70:])),
-        {"gzip_members": 1},
+        {"gzip of several members": 1},
     ),
     "members after empty ones": (
         faults.packed_by(lambda content: gzip.compress(b"") + gzip.compress(content) + gzip.compress(b"")),
-        {"gzip_members": 1},
+        {"gzip of several members": 1},
     ),
-    "gzip that no header names": (faults.packed_by(gzip.compress, None), {"content_encoding": 1}),
-    "gzip under another header": (faults.packed_by(gzip.compress, "UTF-8"), {"content_encoding": 1}),
+    "gzip that no header names": (faults.packed_by(gzip.compress, None), {"a wrong Content-Encoding": 1}),
+    "gzip under another header": (faults.packed_by(gzip.compress, "UTF-8"), {"a wrong Content-Encoding": 1}),
     "x-gzip": (faults.packed_by(gzip.compress, "x-gzip"), {}),
-    "plain text that is called gzip": (faults.packed_by(bytes, "gzip"), {"content_encoding": 1}),
-    "plain text that is called br": (faults.packed_by(bytes, "br"), {"content_encoding": 1}),
+    "plain text that is called gzip": (faults.packed_by(bytes, "gzip"), {"a wrong Content-Encoding": 1}),
+    "plain text that is called br": (faults.packed_by(bytes, "br"), {"a wrong Content-Encoding": 1}),
     "identity": (faults.packed_by(bytes, "identity"), {}),
 }
 

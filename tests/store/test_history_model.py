@@ -143,7 +143,7 @@ def _model(number: int, stated: Any, clock: int) -> dict[str, Any] | None:
         return None
     email, count, listed = stated
     return {
-        "students": {(number,): (email, "n", None, None, None, None, date(2026, 1, 1), 1)},
+        "students": {(number,): (email, "n", None, None, None, date(2026, 1, 1), 1)},
         "student_activity": None if count is None else {(number,): (None, None, count, None, None)},
         CLOCK: None if count is None else {(number,): clock},
         "student_classes": None if listed is None else {(number, c): (t, None) for c, t in dict(listed).items()},

@@ -90,7 +90,7 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
 ) -> None:
     first = stage(tmp_path, 1, page(*students(3)))
     changed = student(1, email="new@school.example", classes=None)
-    later = stage(tmp_path, 2, page(changed, student(2, email=None), student(4)))
+    later = stage(tmp_path, 2, page(changed, student(2, name=None), student(4)))
     day = compose(con, DAY, parts(first, later, students=3), tmp_path / "day")
     assert rows(con, day.path("students"), "student_id, email") == [
         (1, "new@school.example"),
@@ -109,7 +109,7 @@ def test_records_that_came_once_make_the_files_that_overlaying_makes(
     staged = stage(
         tmp_path,
         1,
-        page(student(3), student(1, classes=[]), student(2, classes=MISSING), student(4, email=None)),
+        page(student(3), student(1, classes=[]), student(2, classes=MISSING), student(4, name=None)),
         page(school_class(2), set_name="classes"),
     )
     chosen = parts(staged, students=4)

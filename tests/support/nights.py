@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
@@ -32,6 +33,10 @@ from tests.support.wire.service import KEY, Asked, Service
 
 FIRST = date(2026, 11, 20)
 SCHOOL = (41, "Made-up School", "made-up-school", "nightly")
+# A number beyond it is no number of a school's.
+MOST = 10**11
+# No date at all.
+NO_DATE = ("", "0000-00-00", "0001-01-01")
 # In stamina's test mode a request is tried this often at most, and nobody sleeps in between.
 TRIES = 6
 
@@ -41,7 +46,7 @@ SET_OF = dict.fromkeys(STUDENT_TABLES, "students") | dict.fromkeys(CLASS_TABLES,
 TRACKED = {
     "students": (
         *("email", "name", "first_name", "last_name", "reference_id"),
-        *("profile_image", "registration_date", "is_registered"),
+        *("registration_date", "is_registered"),
     ),
     "student_summaries": (
         *("total_assignments", "completed_assignments", "completion_rate", "average_score"),
@@ -219,6 +224,7 @@ class Expected:
     def __init__(self) -> None:
         self.shown: dict[str, list[model.Shown]] = {"students": [], "classes": []}
         self.clocks: dict[int, int | None] = {}
+        self.pictures: dict[int, str | None] = {}
         self.since: date | None = None
 
     def night(
@@ -241,6 +247,7 @@ class Expected:
             if name == "students":
                 stating = {i: r.get("activity_tracking") for i, r in by_id.items() if by_table[i]}
                 self.clocks |= {i: a.get("days_since_last_activity") for i, a in stating.items() if a is not None}
+                self.pictures |= {i: r.get("profile_image") for i, r in by_id.items() if by_table[i]}
         return self
 
     def tables(self) -> Tables:
@@ -253,6 +260,8 @@ class Expected:
             current = [(*key, *values) for key, values, _, to in versions if to is None]
             if table == "student_activity":
                 current = [(*row[:3], self.clocks[row[0]], *row[3:]) for row in current]
+            if table == "students":
+                current = [(*row[:6], self.pictures[row[0]], *row[6:]) for row in current]
             found[f"main.{table}"] = _sorted(current)
             for day, key, change, column, old, new in model.changes(versions, TRACKED[table]):
                 ids = key if len(key) == 2 else (*key, None) if set_name == "students" else (None, *key)
@@ -292,11 +301,11 @@ class ChangingNights:
 
 def student_rows(r: Record) -> dict[str, model.Stated]:
     """The rows in a student's record, by table: key and tracked values; None where it does not mention the table."""
-    key, activity, listed = (r["id"],), r.get("activity_tracking"), r.get("classes")
+    key, listed = (r["id"],), r.get("classes")
     return {
         "students": {key: _tracked("students", r)},
-        "student_summaries": {key: _tracked("student_summaries", r["summary"])},
-        "student_activity": None if activity is None else {key: _tracked("student_activity", activity)},
+        "student_summaries": _inner(key, "student_summaries", r.get("summary")),
+        "student_activity": _inner(key, "student_activity", r.get("activity_tracking")),
         "student_classes": None
         if listed is None
         else {(*key, c["class_id"]): _tracked("student_classes", c) for c in listed},
@@ -315,22 +324,30 @@ def class_rows(r: Record) -> dict[str, model.Stated]:
     }
     return {
         "classes": {key: _tracked("classes", flat)},
-        "class_summaries": {key: _tracked("class_summaries", r["summary"])},
-        "class_assignment_activity": {key: _tracked("class_assignment_activity", r["assignment_activity"])},
+        "class_summaries": _inner(key, "class_summaries", r.get("summary")),
+        "class_assignment_activity": _inner(key, "class_assignment_activity", r.get("assignment_activity")),
     }
 
 
+def _inner(key: tuple[int], table: str, fields: Record | None) -> model.Stated:
+    return None if fields is None else {key: _tracked(table, fields)}
+
+
 def _tracked(table: str, fields: Record) -> Row:
-    return tuple(_cell(column, fields.get(column)) for column in TRACKED[table])
+    return tuple(cell(column, fields.get(column)) for column in TRACKED[table])
 
 
-def _cell(column: str, value: Any) -> Any:
-    """A value as DuckDB gives it: dates as dates, decimal numbers as floats."""
-    if value is None:
-        return None
+def cell(column: str, value: Any) -> Any:
+    """A value as DuckDB gives it, in its one form: dates as dates, decimal numbers as floats of nine digits."""
     if column.endswith(("_date", "_dateadded")):
-        return date.fromisoformat(value)
-    return float(value) if column.endswith(("_rate", "_score", "_minutes")) else value
+        return None if value in (None, *NO_DATE) else date.fromisoformat(value)
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value).strip() or None
+    if value is None or isinstance(value, bool):
+        return value
+    if abs(value) > MOST:
+        return None
+    return float(f"{value:.9g}") if column.endswith(("_rate", "_score", "_minutes")) else value
 
 
 def _sorted(rows: Iterable[Row]) -> list[Row]:

@@ -70,7 +70,7 @@ def test_of_the_changed_students_alone_details_are_fetched(house: House) -> None
 def test_silence_refusal_and_the_clock_are_not_a_change(house: House) -> None:
     tonight(house, 1, [*students(3), *students(7, first=10)], "none")
     clock = within("activity_tracking", days_since_last_activity=77)
-    quiet = [student(1, classes=MISSING, activity_tracking=None), student(2, email=None), student(3, **clock)]
+    quiet = [student(1, classes=MISSING, activity_tracking=None), student(2, name=None), student(3, **clock)]
     assert tonight(house, 2, [*quiet, *students(7, first=10)], "changed") == []
 
 

@@ -74,3 +74,14 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
     assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
     house.rollbook().rebuild()
     assert house.tables() == expected.tables()
+
+
+def test_an_email_that_the_service_holds_in_another_form_is_found_by_search(house: House) -> None:
+    # The warehouse stores the composed letter; the service compares bytes and holds the decomposed one.
+    zoe = student(7, email="zoe\u0301@school.example", reference_id=None)
+    everybody = [*students(6), zoe, *students(50, first=8)]
+    first_night(house, everybody)
+    house.service.hide(7)
+    house.night(2, everybody)
+    assert house.query("SELECT email FROM students WHERE student_id = 7") == [("zo\u00e9@school.example",)]
+    assert [a.answer for a in house.landings(night(2))[-1].absences] == ["found_by_search"]

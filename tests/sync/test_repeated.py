@@ -29,7 +29,7 @@ def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
 
 
 RENAMED = student(5, name="Pupil Renamed")
-BROKEN = student(5, email=None)
+BROKEN = student(5, name=None)
 COPIES: dict[str, tuple[list[Record], Record]] = {
     "the same": ([student(5)], student(5)),
     "the same again and again": ([student(5)] * 20, student(5)),

@@ -95,8 +95,8 @@ def test_who_is_to_watch_on_each_night_that_was_landed_whatever_it_left_unsaid(h
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.night(2, [student(1, **low), student(2, **low)])  # unproven: it shows no 3, and removes nobody
     house.service.mend()
-    # Nothing was landed on night 3. The record of 1 is refused; what 2 leaves unsaid changes nothing.
-    refused = student(1, **within("summary", completion_rate="worse"))
+    # Nothing was landed on night 3. The record of 1 is refused, for want of a name; what 2 leaves unsaid changes nothing.
+    refused = student(1, name=None, **worse)
     unstated = student(2, activity_tracking=MISSING, classes=MISSING)
     house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
     house.night(5, [student(1, **worse), student(2)])  # proven: 3 has left

@@ -62,7 +62,7 @@ NIGHTS: dict[int, Night] = {
     # Unstated: nothing of the classes of 1, nothing of the activity of 2.
     5: Night([{**SECOND[0], "classes": None}, {**SECOND[1], "activity_tracking": None}, *SECOND[2:]], CLASSES),
     # Refused: the record of 3, in which the classes would have been none.
-    6: Night([*SECOND[:2], student(3, classes=[], email=MISSING), *SECOND[3:]], CLASSES, refused=(3,)),
+    6: Night([*SECOND[:2], student(3, classes=[], name=MISSING), *SECOND[3:]], CLASSES, refused=(3,)),
     # 2 is gone, 7 is new, 4 says at last that there is no class, 5 logs in, and Biology has another name.
     7: Night(
         [
@@ -210,7 +210,7 @@ def test_every_finding_is_listed_once(house: House) -> None:
         ),
         ("not stated", "student_activity", 2, night(1), night(11), f"activity_tracking {STANDS}"),
         ("not stated", "student_classes", 3, night(1), night(11), f"classes {STANDS}"),
-        ("reject", "students", 1, night(6), night(6), "object missing required field email"),
+        ("reject", "students", 1, night(6), night(6), "object missing required field name"),
         (
             *("unlisted class", "student_classes", 1, night(25), night(25)),
             "students list the class, the class list does not have it: 599",

@@ -4,7 +4,7 @@
 -- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those of the newest
 -- landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids, no names.
 --
---   kind         The kind of finding: not stated, count mismatch, hidden, reject, gap and so on.
+--   kind         The kind of finding: not stated, count mismatch, hidden, reject, refused value, gap and so on.
 --   about        The set or table that it is about; NULL if it is about whole nights.
 --   how_many     How many students, classes, records, days or syncs.
 --   since        Its first day; for contradictions, the first day of the oldest one.
@@ -154,6 +154,18 @@ SELECT
     MIN(snapshot_date), MAX(snapshot_date), reason
 FROM ops.rejects GROUP BY {{ scope.id }}set_name, reason
 UNION ALL
+SELECT
+    {{ scope.id }}'refused value', table_name, COUNT(DISTINCT id), MIN(snapshot_date), MAX(snapshot_date),
+    FORMAT('{}: {}', column_name, reason)
+FROM ops.refused_values GROUP BY {{ scope.id }}table_name, column_name, reason
+UNION ALL
+{% for table, column in percents %}
+SELECT
+    {{ scope.id }}'above 100', '{{ table.name }}', COUNT(*), MIN(valid_from), {{ newest_day(table.name) }},
+    '{{ column.name }} is above 100, as with extra credit: ' || {{ ids(table.parent_key) }}
+FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ column.name }} > 100{{ scope.grouped }} HAVING COUNT(*) > 0
+UNION ALL
+{% endfor %}
 SELECT
     {{ scope.id }}'drift', set_name, ARG_MAX(count, (snapshot_date, landing)), MIN(snapshot_date), MAX(snapshot_date),
     FORMAT('unknown field {} ({})', field, type)

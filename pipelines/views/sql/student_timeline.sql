@@ -31,7 +31,6 @@ fields (column_name, what, label, unit, nothing, is_decimal) AS (
     ('first_name', 'details', 'first name', '', 'unknown', FALSE),
     ('last_name', 'details', 'last name', '', 'unknown', FALSE),
     ('reference_id', 'details', 'reference id', '', 'unknown', FALSE),
-    ('profile_image', 'details', 'picture', '', 'unknown', FALSE),
     ('registration_date', 'details', 'registration', '', 'unknown', FALSE),
     ('class_title', 'class', 'class', '', 'unknown', FALSE),
     ('course_name', 'class', 'course', '', 'unknown', FALSE)

@@ -83,7 +83,7 @@ def played(nights: Mapping[date, Night]) -> States:
     return found
 
 
-DETAILS = ("email", "name", "first_name", "last_name", "reference_id", "registration_date", "profile_image")
+DETAILS = ("email", "name", "first_name", "last_name", "reference_id", "registration_date")
 
 
 def _pupil(record: Record, before: Pupil | None) -> Pupil:
@@ -277,7 +277,6 @@ TOLD = {
     "last_name": ("details", "last name", False),
     "reference_id": ("details", "reference id", False),
     "registration_date": ("details", "registration", False),
-    "profile_image": ("details", "picture", False),
 }
 
 

@@ -101,7 +101,7 @@ def odd_student(rng: random.Random, number: int) -> Record:
     """A student's record: now plain, now with odd values, now refused, now without a part."""
     kind = rng.random()
     if kind < 0.15:
-        return student(number, email=MISSING)
+        return student(number, name=MISSING)
     if kind < 0.3:
         left_out: dict[str, Any] = {
             rng.choice(("classes", "activity_tracking", "summary")): rng.choice((MISSING, None))

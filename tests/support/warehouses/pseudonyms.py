@@ -144,9 +144,10 @@ def lived(secrets: Secrets) -> Iterator[House]:
         secrets.add(renamed)
         house.night(2, renamed, retaught, details="changed")
 
-        # One is gone, one has come, one is refused (its words are in the reject), a field is unknown.
-        odd = pupil(5, registration_date="Zaphod's day") | {f"of {pupil(5)['name']}": 1}
-        listed = [pupil(1, "Q"), *pupils()[1:3], odd, *pupils()[5:], pupil(STUDENTS + 1)]
+        # One is gone, one has come, one is refused (its words are in the reject), a value is refused, a field is unknown.
+        odd = pupil(5, name=None) | {f"of {pupil(5)['name']}": 1}
+        named = pupil(6, **within("summary", total_assessments="Zaphod"))
+        listed = [pupil(1, "Q"), *pupils()[1:3], odd, named, *pupils()[6:], pupil(STUDENTS + 1)]
         secrets.add(listed)
         house.service.on(faults.status(500), path="student/9", times=None)
         house.night(3, listed, details="changed")

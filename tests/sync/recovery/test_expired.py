@@ -101,7 +101,7 @@ def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(hous
 
 def test_refused_records_expire_in_the_kept_files_too_and_the_file_without_names_is_made_as_ever() -> None:
     with new_house(classes=classes(4), keep_days=2, pseudonymous=True) as made:
-        made.night(1, [*LISTED, student(50) | {"email": None}])
+        made.night(1, [*LISTED, student(50) | {"name": None}])
         for number in range(2, 5):
             made.night(number, LISTED)
             assert made.rollbook().listener(Pseudonymous).is_current()
