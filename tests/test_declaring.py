@@ -161,8 +161,8 @@ def declared(tmp_path: Path, copy: Path) -> Iterator[House]:
         declare(copy, TABLES, before='        Table(\n            "student_details",\n')
         for number, ann, teachers in (
             (2, "Ann", [teacher(9, algebra, ("Algebra", 8, 2)), teacher(10, physics), teacher(11)]),
-            # One gives a grade away and changes department; one has left; one lists a subject and grade twice.
-            (3, "Ann Lee", [teacher(9, algebra, department="Maths"), teacher(11, physics, physics)]),
+            # One gives a grade away and changes department; one has left; one lists a subject and grade twice, differently.
+            (3, "Ann Lee", [teacher(9, algebra, department="Maths"), teacher(11, physics, ("Physics", 8, 5))]),
             # One leaves out the subjects; one is back.
             (4, "Ann Lee", [teacher(9, department="Maths", subjects=None), teacher(10, physics), teacher(11)]),
         ):
@@ -190,6 +190,7 @@ def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> Non
         (9, "Algebra", 8, 2, night(2), night(3)),
         (10, "Physics", 8, 4, night(2), night(3)),
         (10, "Physics", 8, 4, night(4), None),
+        (11, "Physics", 8, 5, night(3), night(4)),
     ]
     assert house.query("FROM history.teacher_subjects ORDER BY ALL") == subjects
     assert house.query("FROM history.student_guardians ORDER BY ALL") == [
@@ -202,18 +203,21 @@ def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> Non
         (night(3), "student_guardians", 1, None, None, None, 90, "changed", "guardian_name"),
         (night(3), "teacher_subjects", None, 9, "Algebra", 8, None, "removed", None),
         (night(3), "teacher_subjects", None, 10, "Physics", 8, None, "removed", None),
+        (night(3), "teacher_subjects", None, 11, "Physics", 8, None, "added", None),
         (night(3), "teachers", None, 9, None, None, None, "changed", "department"),
         (night(3), "teachers", None, 10, None, None, None, "removed", None),
         (night(4), "teacher_subjects", None, 10, "Physics", 8, None, "returned", None),
+        (night(4), "teacher_subjects", None, 11, "Physics", 8, None, "removed", None),
         (night(4), "teachers", None, 10, None, None, None, "returned", None),
     ]
     assert house.query("SELECT * FROM snapshots.teacher_subjects ORDER BY snapshot_date, teacher_id, grade") == [
         *((*row[:4], night(2)) for row in subjects[:3]),
         (*subjects[0][:4], night(3)),
+        (*subjects[4][:4], night(3)),
         (*subjects[3][:4], night(4)),
     ]
-    assert house.query("SELECT set_name, id, reason FROM ops.rejects") == [
-        ("teachers", 11, "subjects: the same subject and grade twice")
+    assert house.query("SELECT set_name, id, table_name, column_name, reason FROM ops.refused_values") == [
+        ("teachers", 11, "teacher_subjects", "subject", "listed twice, differently")
     ]
     assert house.query(
         "SELECT received, proven FROM ops.sync_sets WHERE set_name = 'teachers' ORDER BY snapshot_date"
@@ -228,7 +232,7 @@ def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> Non
     )
     assert findings == [
         ("not stated", "teacher_subjects", night(4), night(4)),
-        ("reject", "teachers", night(3), night(3)),
+        ("refused value", "teacher_subjects", night(3), night(3)),
     ]
     made = house.tables(*DECLARED)
     sync_with(house, copy, WORK)

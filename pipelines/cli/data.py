@@ -47,7 +47,7 @@ from pipelines.util.text import count_of
 
 if TYPE_CHECKING:
     from pipelines.operations.doctor import Finding
-    from pipelines.operations.status import Status
+    from pipelines.operations.status import LastSync, Status
     from pipelines.privacy.erasure import Holdings
 
 DICTIONARY = Path("warehouse", "README.md")
@@ -199,6 +199,17 @@ def status(
         out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
 
 
+def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
+    ended = f"{last.outcome}, at {last.finished_at:%Y-%m-%d %H:%M} UTC, in {last.seconds:.1f} s"
+    yield "last sync", f"{last.snapshot_date}: {ended}"
+    moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
+    yield "", f"{received(last.received)}; {moved}"
+    if last.kept_out:
+        yield "", f"{count_of(last.kept_out, 'record')} left out: the id is an erased student's (`erase --readmit`)"
+    if last.reason:
+        yield "", last.reason
+
+
 def _lines(known: Status) -> Iterator[tuple[str, str]]:
     last, good, days, expired = known.last_sync, known.last_good, known.history, known.expired
     if good is not None:
@@ -206,12 +217,7 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
     if last is None:
         yield "last sync", "none yet: run `rollbook sync`"
     else:
-        ended = f"{last.outcome}, at {last.finished_at:%Y-%m-%d %H:%M} UTC, in {last.seconds:.1f} s"
-        yield "last sync", f"{last.snapshot_date}: {ended}"
-        moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
-        yield "", f"{received(last.received)}; {moved}"
-        if last.reason:
-            yield "", last.reason
+        yield from _last_lines(last)
         if good is not None and good != last:
             yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
         late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
@@ -401,6 +407,9 @@ def erase(
         bool, typer.Option("--hold", help="Refuse to erase this student, while there is a legal duty to keep records.")
     ] = False,
     lift: Annotated[bool, typer.Option("--lift", help="Lift the hold.")] = False,
+    readmit: Annotated[
+        bool, typer.Option("--readmit", help="Let a new person with this erased student's id in, from now on.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without asking.")] = False,
 ) -> None:
     """Erase one student from everything here, and drop the student from all future syncs.
@@ -412,16 +421,16 @@ def erase(
     backups, copies.
 
     Shows the counts first and asks. Also works for a student who is not here yet. If it is killed, the next sync
-    finishes it. Exits 2 for a student under a legal hold (--hold), 3 when it was not confirmed; then nothing has
-    changed.
+    finishes it. If the service gives the id to another person, --readmit lets that person in. Exits 2 for a student
+    under a legal hold (--hold), 3 when it was not confirmed; then nothing has changed.
     """
     from rich.markdown import Markdown
 
     from pipelines.cli.fleet import build_again
     from pipelines.privacy import erasure
 
-    if dry_run + hold + lift > 1 or (lift and reason):
-        raise ArgumentError("Give one of --dry-run, --hold and --lift; --lift takes no reason")
+    if dry_run + hold + lift + readmit > 1 or ((lift or readmit) and reason):
+        raise ArgumentError("Give one of --dry-run, --hold, --lift and --readmit; the last two take no reason")
     rollbook = open_rollbook()
     root = rollbook.warehouse.root
     if hold:
@@ -431,6 +440,14 @@ def erase(
     if lift:
         erasure.lift(rollbook, student)
         out.print("[bold green]Lifted.[/] The student may be erased.")
+        return
+
+    if readmit:
+        erasure.readmit(rollbook, student)
+        log.note(root, "erase --readmit", students=1)
+        out.print(
+            "[bold green]Readmitted.[/] The next sync takes the records with this id. What was erased stays erased."
+        )
         return
 
     def confirm(found: Holdings) -> bool:
@@ -478,20 +495,27 @@ def subject(
     ],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")] = False,
+    earlier_person: Annotated[
+        bool,
+        typer.Option("--earlier-person", help="Include what is from before the day on which the id was reused."),
+    ] = False,
     demo: Demo = False,
 ) -> None:
     """Write everything that is held about one student to a ZIP file: a page to read, and JSON and CSV.
 
     It contains the current rows, the history, every change in words, the student's own records in the raw responses,
-    including refused ones, and the known copies. Only its owner can read it. Check it before you hand it over: it names
-    the student's teachers, and the accounts that exported records.
+    including refused ones, and the known copies. If the id seems to have been another person's before (the finding
+    id_reused), what is from before is left out, and the output says so. Only its owner can read it. Check it before you
+    hand it over: it names the student's teachers, and the accounts that exported records.
     """
     from pipelines.privacy.subject import check_out, gather, write
 
     warehouse, target = warehouse_path(demo=demo), target.expanduser()
     check_out(target, replace=replace)
     with machine_errors(warehouse), progress() as show:
-        found = gather(warehouse, student, lambda done, total: show("landings", done, total))
+        found = gather(
+            warehouse, student, lambda done, total: show("landings", done, total), earlier_person=earlier_person
+        )
     log.note(warehouse, "subject", students=1)
     with machine_errors(target.parent):
         write(found, target, replace=replace)

@@ -194,10 +194,15 @@ def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa
         " ORDER BY snapshot_date DESC, what, description LIMIT 25",
         id=key,
     )
+    reused = book.rows(
+        "SELECT MAX(snapshot_date) AS since FROM main.student_timeline WHERE student_id = $id AND what = 'identity'",
+        id=key,
+    )
     book.students = 1
     return {
         "title": found[0].name,
         "found": found[0],
+        "reused_since": reused[0].since,
         "key": key,
         "compared": _compared(book, trend),
         "charts": charts(trend, COMPLETION, SCORE),

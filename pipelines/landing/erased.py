@@ -58,11 +58,20 @@ _ID_OF = {name: id_reader(SETS[name].id_path) for name in OF_STUDENTS}
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """One erased student: the keyed hash of the id, and of the names that identify the student's new records."""
+    """One erased student: the keyed hash of the id, and of the names that identify the student's new records.
+
+    From `readmitted_at` on the id is another person's, who is not kept out.
+    """
 
     id: str
     names: tuple[str, ...] = ()
     erased_at: datetime
+    readmitted_at: datetime | None = None
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether records with the id are kept out of new landings."""
+        return self.readmitted_at is None
 
 
 class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,10 +172,15 @@ class ErasureRegister:
         """How many students were erased."""
         return len(self.read().erased)
 
-    def matcher(self) -> Matcher:
-        """Return the matcher of the erased students."""
+    def matcher(self, reflected: int | None = None) -> Matcher:
+        """Return the matcher of the erased students who are kept out.
+
+        For what reflects only so many erasures, such as a landing from a backup, also of those who were erased since
+        and readmitted: what it has of their ids is theirs, not the new person's.
+        """
         found = self.read()
-        return Matcher(bytes.fromhex(found.key), found.erased)
+        entries = (e for n, e in enumerate(found.erased) if e.is_kept_out or (reflected is not None and n >= reflected))
+        return Matcher(bytes.fromhex(found.key), entries)
 
     def check(self, erasures: int) -> None:
         """Raise DamagedError if a landing reflects more `erasures` than are recorded."""

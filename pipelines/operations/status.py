@@ -46,7 +46,7 @@ RUN_BYTES = 1_000_000
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
     """One sync, from its manifest: `received` counts records per set. Times are UTC.
 
-    `seconds` is from the first request to the verdict.
+    `seconds` is from the first request to the verdict. `kept_out` are the records left out for an erased student's id.
     """
 
     snapshot_date: date
@@ -61,6 +61,7 @@ class LastSync(msgspec.Struct, frozen=True, kw_only=True):
     rows_changed: int
     rows_removed: int
     rejected: int
+    kept_out: int
     requests: int
     reason: str
 
@@ -268,6 +269,7 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
         rows_changed=sum(c.changed for c in m.counts),
         rows_removed=sum(c.removed for c in m.counts),
         rejected=sum(m.rejected.values()),
+        kept_out=sum(w.erased for w in m.walks),
         requests=m.requests,
         reason=m.reason,
     )

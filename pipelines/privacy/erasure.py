@@ -3,6 +3,7 @@
     holdings    count what holds the student; nothing is written
     erase       the whole of it: count, ask, record the student's keyed hash and that this erasure is under way
     hold, lift  refuse to erase a student, while there is a legal duty to keep records
+    readmit     let a new person in, to whom the service gave an erased student's id
 
 From then on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
 from the landings, the lake and the published files, and then tells all listeners. All of it can be repeated, and works
@@ -60,7 +61,7 @@ LABELS = {
     "landings": "landings with the student, in raw/",
     "bodies": "bodies in them, rewritten or removed",
     "records": "records in these bodies, removed",
-    "rejects": "refused records, removed",
+    "rejects": "refused records and values, removed",
     "searches": "searches for the student in manifests, removed",
     "days": "days of the lake, rewritten in snapshots/",
     "rows": "rows of the published file, removed",
@@ -287,6 +288,27 @@ def lift(rollbook: WholeRollbook, student: int) -> None:
         if left == content.holds:
             raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
         register.write(msgspec.structs.replace(content, holds=left))
+
+
+def readmit(rollbook: WholeRollbook, student: int) -> None:
+    """Let a new person with an erased student's id in, from the next landing on; what was erased stays erased.
+
+    Raises ArgumentError if no student with this id is kept out.
+    """
+    _check(student)
+    register = rollbook.raw.erasure_register
+    with rollbook.writer():
+        rollbook.ready()  # an erasure under way is finished first
+        content = register.read()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        now = rollbook.clock()
+        entries = tuple(
+            msgspec.structs.replace(each, readmitted_at=now) if each.id == ident and each.is_kept_out else each
+            for each in content.erased
+        )
+        if entries == content.erased:
+            raise ArgumentError("No student with this id is kept out: there is nobody to readmit")
+        register.write(msgspec.structs.replace(content, erased=entries))
 
 
 def _check(student: int, reason: str = "given") -> None:

@@ -20,8 +20,8 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -128,8 +128,13 @@ class Subject:
     remarks: list[str]
 
 
-def gather(root: Path, student: int, progress: Callable[[int, int], None] = lambda *_: None) -> Subject:
+def gather(
+    root: Path, student: int, progress: Callable[[int, int], None] = lambda *_: None, *, earlier_person: bool = False
+) -> Subject:
     """Gather all that the warehouse at `root` holds about a student. Calls `progress` with (landings done, landings).
+
+    If the id was another person's before, which the finding `id_reused` says, what is from before that day is left out
+    unless `earlier_person`.
 
     Raises ArgumentError when there is nothing, DamagedError for a file that cannot be read, and MachineError when this
     account may not read the access log.
@@ -155,6 +160,12 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
             f"Nothing is held about a student {student}: neither the published file nor raw/ has that id. Give the"
             f" {KEY} of the table students, not the institution's own reference"
         )
+    since = _reused_since(root, student) if is_published else None
+    left_out = 0
+    if since is not None and not earlier_person:
+        before = sum(len(section.rows) for section in sections)
+        sections = [_since(section, since) for section in sections]
+        left_out = before - sum(len(section.rows) for section in sections)
     sections += _copies(root)
     sections.sort(key=lambda section: (list(PARTS).index(section.part), section.name not in _FIRST, section.name))
     remarks = [] if is_published else ["Nothing is published yet, so this holds only what was landed."]
@@ -165,6 +176,16 @@ def gather(root: Path, student: int, progress: Callable[[int, int], None] = lamb
         " cannot be detected. Read these fields before you hand this over. Other records' undeclared fields, which may"
         " name the student, were not searched.",
     ]
+    if since is not None:
+        held = (
+            "is included, since --earlier-person was given: take it out before you hand this over"
+            if earlier_person
+            else f"was left out ({left_out:,} rows): --earlier-person includes it"
+        )
+        remarks.append(
+            f"On {since} name, email and reference id of this id changed at once. What is from before may be another"
+            f" person's and {held}."
+        )
     if unnamed:
         remarks.append(
             f"{unnamed:,} refused records of students have no id that can be read. It is not known whose they are, so"
@@ -197,6 +218,31 @@ def _published(root: Path, student: int) -> tuple[str, list[Section]]:
             part = _PART_OF.get(f"{schema}.{table}", _PART_OF_SCHEMA.get(schema, NOW))
             sections.append(Section(part, f"{schema}.{table}", meaning or "", columns, rows))
     return school or "", sections
+
+
+def _reused_since(root: Path, student: int) -> date | None:
+    """The day on which the student's id became another person's, the last one; None if it never did."""
+    query = f"SELECT MAX(first_day) FROM main.student_identities WHERE {KEY} = $1 AND is_reused"
+    with files.aside(root / BUILD) as scratch, connect(root / PUBLISHED, scratch=scratch, read_only=True) as con:
+        ((since,),) = con.execute(query, [student]).fetchall()
+    return since  # type: ignore[no-any-return]
+
+
+# The column that says from when a row is, in the order in which they are looked for.
+_FROM = ("snapshot_date", "valid_from", "first_day", "joined_on", "week_begins")
+
+
+def _since(section: Section, since: date) -> Section:
+    """The rows of a section from a day on; all of one without days, which is about the present.
+
+    What changed on that day names the earlier person, too.
+    """
+    names = [column["name"] for column in section.columns]
+    place = next((names.index(name) for name in _FROM if name in names), None)
+    if place is None:
+        return section
+    first_told = since + timedelta(days=1) if section.part == WORDS else since
+    return replace(section, rows=[row for row in section.rows if row[place] is None or row[place] >= first_told])
 
 
 # -- the landings ------------------------------------------------------------------------------------------------------

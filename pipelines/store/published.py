@@ -247,10 +247,13 @@ class OwnFiles:
         erasures = self.erasure_register.count
         if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
             return False
-        with file.open("rb") as opened:
+        return self.erasures_of(file) < erasures and self.is_unmodified(path)
+
+    def erasures_of(self, path: Path) -> int:
+        """How many erasures a file of ours reflects, as its mark says."""
+        with path.open("rb") as opened:
             opened.seek(-_MARK, os.SEEK_END)
-            number = int.from_bytes(opened.read(_NUMBER), "big")
-        return number < erasures and self.is_unmodified(path)
+            return int.from_bytes(opened.read(_NUMBER), "big")
 
     def copy(self, source: Path, copy: Path) -> None:
         """Copy a file, to be changed: without its mark, if it is ours."""

@@ -45,6 +45,7 @@ from pipelines.store.staging import Staging
 from pipelines.tables import SETS
 from pipelines.util import files
 from pipelines.util.machine import NOTHING_LOST, bare_environment
+from pipelines.util.text import count_of
 
 log = logging.getLogger(__name__)
 
@@ -376,6 +377,11 @@ class StagingWriter:
         landing = self._session.raw.commit(self._partial, self._stamped(manifest))
         if self._gate.recognised:
             log.warning("%d records have the email or reference id of an erased student", self._gate.recognised)
+        if kept_out := len({student for _, student in self._gate.taken}):
+            log.info(
+                "%s left out: the id is an erased student's. `rollbook erase STUDENT --readmit` lets a new person in",
+                count_of(kept_out, "record"),
+            )
         if manifest.verdict is not Verdict.FAILED:
             try:
                 parts = tuple(self._writer.staged(landing))

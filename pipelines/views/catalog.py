@@ -48,6 +48,7 @@ VIEWS: tuple[str, ...] = (
     "class_weekly",
     "enrollment_changes",
     "enrollment_spans",
+    "student_identities",
     "student_timeline",
     "course_overview",
     "teacher_overview",

@@ -46,7 +46,12 @@ class Threshold:
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
     Threshold("score_below", 50, "Low score: average_score under this.", 100),
-    Threshold("inactive_days", 21, "Inactive: the last activity this many days ago or longer.", 36_500),
+    Threshold(
+        "inactive_days",
+        21,
+        "Inactive: the last activity this many days (of term, if terms.csv has any) ago or longer.",
+        36_500,
+    ),
     Threshold("never_logged_in_days", 14, "Never logged in, and registered this many days ago or longer.", 36_500),
     Threshold(
         "falling_points",

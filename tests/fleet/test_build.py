@@ -186,7 +186,7 @@ ODD = {
 # What none, or one, of these schools has.
 EMPTY = {
     *(f"{schema}.student_details" for schema in ("main", "history", "spans")),
-    "main.terms", "ops.rejects", "ops.drift",
+    "main.terms", "ops.rejects", "ops.refused_values", "ops.drift",
 }  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) ->
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
     )
-    assert (rows(district, changed), reading.rows(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(14,)])
+    assert (rows(district, changed), reading.rows(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(10,)])
     assert rows(district, f"SELECT changed_fields FROM institutions_weekly WHERE institution = '{ASH}'") == [(2,)]
 
 

@@ -17,6 +17,7 @@ from pipelines.export import Format
 from pipelines.export.query import export
 from pipelines.landing.manifest import Verdict
 from pipelines.operations import discard as discards
+from pipelines.operations.status import load_status
 from pipelines.privacy import erasure as erasing
 from pipelines.privacy.erasure import Holdings
 from pipelines.store.clean import clean
@@ -267,7 +268,7 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
     assert {k: holdings.counts[k] for k in ("landings", "records", "rejects", "days", "exports")} == {
         "landings": 6,
         "records": 6,
-        "rejects": 1,
+        "rejects": 2,
         "days": 4,
         "exports": 4,
     }
@@ -368,3 +369,35 @@ def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(li
     with erased.rollbook().writer():
         pass
     assert_gone(erased)
+
+
+def test_an_erased_id_is_another_persons_once_readmitted_and_the_erased_one_stays_out(
+    lived: House, erased: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = student(canary.ID, name="New Pupil", email="new.pupil@school.example", reference_id="N-1")
+    tonight = [*(s for s in everybody(7) if s["id"] != canary.ID), other]
+    with caplog.at_level("INFO"):
+        erased.night(7, tonight)
+    there = f"SELECT name, valid_from FROM history.students WHERE student_id = {canary.ID}"
+    assert erased.query(there) == []
+    assert any(m.startswith("1 record left out: the id is an erased student's") for m in caplog.messages)
+    assert load_status(erased.rollbook()).last_sync.kept_out == 1  # type: ignore[union-attr]
+    erasing.readmit(erased.rollbook(), canary.ID)
+    with pytest.raises(ArgumentError, match="there is nobody to readmit"):
+        erasing.readmit(erased.rollbook(), canary.ID)
+    erased.night(8, tonight)
+    assert erased.query(there) == [("New Pupil", night(8))]
+    assert load_status(erased.rollbook()).last_sync.kept_out == 0  # type: ignore[union-attr]
+    # A backup from before the erasure, and the erasure of somebody else, bring neither the one back nor the other out.
+    for part in ("raw", "snapshots"):
+        shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
+    erase(erased, 5)
+    erased.rollbook().rebuild(confirm=always)
+    assert erased.query(there) == [("New Pupil", night(8))]
+    left = {text for texts in canary.found(erased.warehouse).values() for text in texts}
+    assert left == {str(canary.ID)}, "the new person has the id, and nothing else of the erased one is left"
+    # And the new person can be erased, too.
+    erase(erased)
+    assert erased.query(there) == []
+    erased.night(9, tonight)
+    assert erased.query(there) == []

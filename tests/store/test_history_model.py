@@ -119,10 +119,10 @@ TRAPS: dict[str, Story] = {
 
 
 def _record(number: int, stated: Any, clock: int) -> dict[str, Any]:
-    """The contract's record of a student; a refused one lacks its email."""
+    """The contract's record of a student; a refused one lacks its name."""
     base = {"id": number, "name": "n", "registration_date": "2026-01-01", "is_registered": 1, "summary": {}}
     if stated == "refused":
-        return base
+        return base | {"name": None}
     email, count, listed = stated
     known: dict[int, str | None] = dict(listed or [])
     return base | {

@@ -52,7 +52,7 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
 
 def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/history/student_summaries")
-    expect(page.get_by_text("completion statistics as the service sums them up")).to_be_visible()
+    expect(page.get_by_text("One row per student whose summary was ever stated")).to_be_visible()
     expect(page.get_by_text("Assignment completion, percent, 0 to 100;")).to_be_visible()
     page.goto(f"{demo.served.url}/assets/raw/students")
     page.get_by_text("Plots", exact=True).click()

@@ -142,14 +142,14 @@ def test_real_dbt_sees_rows_that_are_wrong(project: Project, fortnight: School, 
         con.execute(
             "INSERT INTO student_classes SELECT student_id, 1 - class_id, 'unlisted', NULL FROM student_classes LIMIT 1"
         )
-        con.execute("UPDATE students SET email = NULL WHERE student_id = (SELECT MIN(student_id) FROM students)")
+        con.execute("UPDATE students SET name = NULL WHERE student_id = (SELECT MIN(student_id) FROM students)")
         con.execute("DELETE FROM students WHERE student_id = (SELECT MAX(student_id) FROM student_summaries)")
     project.attach(wrong)
     tested = project.run("test", "--select", *(f"source:rollbook.{name}" for name in FEW))
     assert tested.returncode == 1, tested.stdout
     assert {name: status for name, status in project.results().items() if status != "pass"} == {
         "source_unique_rollbook_student_classes__student_id_class_id_": "fail",
-        "source_not_null_rollbook_students_email": "fail",
+        "source_not_null_rollbook_students_name": "fail",
         **{
             f"source_relationships_rollbook_{of}_student_id__student_id__source_rollbook_students_": "fail"
             for of in ("student_summaries", "student_activity", "student_classes")

@@ -30,6 +30,8 @@ CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # the others of those named are folded
 # Lower bounds of the severity groups; each group ends where the one before begins.
 SEVERITIES = (4, 3, 2, 1)
+# A common silence: most students are inactive, hardly any is active, and they are so many that it is no chance.
+SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 # With fewer students, a class's average says more about single students than about the class.
 LEAST_STUDENTS = 5
 
@@ -55,7 +57,9 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     watch, the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average
     class of their course, in points of completion. `trend` is the institution on each landed day; percentages and
     scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded.
-    `named` has the students to watch, the most severe first; empty unless names were requested.
+    `named` has the students to watch, the most severe first; empty unless names were requested. In a common `silence`,
+    which looks like a break, nobody is listed for being inactive: it has their number, and whether terms are given;
+    else it is None. `terms_ended` is the last day of the last term, if that is over.
     """
     # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
@@ -65,6 +69,8 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         SELECT student_id, change, severity, reason_count, {"name, reason," if names else ""} {flags}
         FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
     """)
+    students = _one(con, "SELECT COUNT(*) FROM main.students")
+    silence = _common_silence(con, day, students)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     severities = con.execute(f"""
         SELECT
@@ -120,9 +126,11 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     return Row(
         school=_one(con, "SELECT ANY_VALUE(school_name) FROM main.institution") or "",
         day=day,
-        students=_one(con, "SELECT COUNT(*) FROM main.students"),
+        students=students,
         active_classes=_one(con, "SELECT COUNT(*) FROM main.classes WHERE class_status = 1"),
         changes=tuple(_changes(con, day)),
+        silence=silence,
+        terms_ended=_one(con, f"SELECT MAX(last_day) FROM main.terms HAVING MAX(last_day) < DATE '{day}'"),
         to_watch=to_watch,
         several_reasons=several,
         watch_changes=_watch_changes(con, day),
@@ -136,6 +144,17 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         nights=tuple(reversed(nights)),
         named=tuple(_all(con, sql("named", most=str(NAMED)))) if names else (),
     )
+
+
+def _common_silence(con: duckdb.DuckDBPyConnection, day: date, students: int) -> Row | None:
+    """Take those who are inactive out of `to_watch` if nearly everybody is; return how many they are (see above)."""
+    inactive = _one(con, "SELECT COUNT(*) FROM to_watch WHERE is_inactive")
+    active = _one(con, f"SELECT active_students FROM main.progress_daily WHERE snapshot_date = DATE '{day}'")
+    if students < SILENT_STUDENTS or inactive <= SILENT_SHARE * students or active >= ACTIVE_SHARE * students:
+        return None
+    con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
+    con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
+    return Row(inactive=inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
 
 
 def _counted(con: duckdb.DuckDBPyConnection, which: str) -> tuple[int, ...]:

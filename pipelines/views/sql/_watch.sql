@@ -30,9 +30,10 @@ limits AS (
         institution,
         {% endif %}
         {% for name in thresholds %}
-        MAX(value) FILTER (name = '{{ name }}') AS {{ name }}{{ "," if not loop.last }}
+        MAX(value) FILTER (name = '{{ name }}') AS {{ name }},
         {% endfor %}
-    FROM main.thresholds{{ scope.grouped }}
+        (SELECT LIST(t) FROM main.terms AS t{{ scope.where("t", "h") }}) AS terms
+    FROM main.thresholds AS h{{ scope.grouped }}
 ),
 -- Filter by day first, then join by student: few of a year's versions were valid on one day.
 state AS (
@@ -72,10 +73,17 @@ state AS (
 judged AS (
     SELECT
         *,
+        -- A break is no absence. NULL terms: terms.csv has none, so all days count.
+        CASE
+            WHEN terms IS NULL OR last_activity_date IS NULL THEN days_inactive
+            ELSE CAST(LIST_SUM([
+                GREATEST(LEAST(t.last_day, on_day) - GREATEST(t.first_day - 1, last_activity_date), 0) FOR t IN terms
+            ]) AS BIGINT)
+        END AS term_days_inactive,
         COALESCE(completion_rate < completion_below AND total_assignments >= least_assignments, FALSE)
             AS is_low_completion,
         COALESCE(average_score < score_below, FALSE) AS is_low_score,
-        COALESCE(days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
+        COALESCE(term_days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
         COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
         -- The counts have not begun again since, and were not too small then.
@@ -97,7 +105,7 @@ weighed AS (
         ROUND(
             {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
             + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
-            + {{ counts("is_inactive", "days_inactive - inactive_days", "inactive_days") }}
+            + {{ counts("is_inactive", "term_days_inactive - inactive_days", "inactive_days") }}
             + {{ counts(
                 "is_never_logged_in", "on_day - registration_date - never_logged_in_days", "never_logged_in_days"
             ) }}
@@ -120,7 +128,9 @@ watched AS (
         CONCAT_WS(
             '; ',
             CASE WHEN is_never_logged_in THEN 'never logged in, registered ' || registration_date END,
-            CASE WHEN is_inactive THEN FORMAT('inactive for {} days', days_inactive) END,
+            CASE WHEN is_inactive
+                THEN FORMAT('inactive for {} days{}', term_days_inactive, CASE WHEN terms IS NOT NULL THEN ' of term' ELSE '' END)
+                END,
             CASE WHEN is_completion_falling
                 THEN FORMAT(
                     'completion fell from {:g} to {:g} % in {:g} days: {} of {} assignments, was {} of {}; {} more missing',
@@ -167,7 +177,8 @@ SELECT
     w.average_score,
     w.average_score_before,
     w.last_activity_date,
-    w.days_inactive
+    w.days_inactive,
+    w.term_days_inactive
 FROM watched AS w LEFT JOIN titles AS t USING ({{ scope.id }}student_id)
 ORDER BY {{ scope.of("w") }}w.severity DESC, w.student_id
 {%- endmacro -%}

@@ -4,12 +4,13 @@
 -- Contradictions (count mismatch, unlisted class, more completed than given, submissions) are those of the newest
 -- landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids, no names.
 --
---   kind         The kind of finding: not stated, count mismatch, hidden, reject, refused value, gap and so on.
+--   kind         The kind of finding: not stated, count mismatch, hidden, reject, refused value, id_reused, gap and so on.
 --   about        The set or table that it is about; NULL if it is about whole nights.
 --   how_many     How many students, classes, records, days or syncs.
 --   since        Its first day; for contradictions, the first day of the oldest one.
 --   last_seen    Its last day.
 --   description  What was found, in words.
+{% import "_identities.sql" as identities with context %}
 WITH landed AS (
     SELECT {{ scope.id }}snapshot_date AS day, LAG(snapshot_date) OVER w AS before, LEAD(snapshot_date) OVER w AS after
     FROM spans.days WINDOW w AS ({{ scope.by }}ORDER BY snapshot_date)
@@ -83,6 +84,15 @@ unlisted AS (
     ) AS c ON {{ scope.same("c", "e") }}c.student_id = e.student_id AND c.class_id = e.class_id
     LEFT JOIN history.classes AS h ON {{ scope.same("h", "e") }}h.class_id = e.class_id
     GROUP BY {{ scope.of("e") }}e.class_id
+),
+identities AS (SELECT {{ scope.id }}student_id, person, first_day, is_reused, linked_by FROM main.student_identities),
+persons AS (
+    SELECT
+        {{ scope.id }}person, MAX(first_day) AS since, MIN(student_id) AS first_id,
+        STRING_AGG(CAST(student_id AS VARCHAR), ' and ' ORDER BY first_day, student_id) AS ids,
+        ROW_NUMBER() OVER ({{ scope.by }}ORDER BY MIN(student_id)) AS number
+    FROM identities WHERE linked_by IS NOT NULL
+    GROUP BY {{ scope.id }}person HAVING COUNT(DISTINCT student_id) > 1
 ),
 missing AS (
     SELECT {{ scope.id }}day, day - CAST(ROW_NUMBER() OVER ({{ scope.by }}ORDER BY day) AS INTEGER) AS island FROM main.calendar WHERE NOT is_landed
@@ -166,6 +176,18 @@ SELECT
 FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ column.name }} > 100{{ scope.grouped }} HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}
+SELECT
+    {{ scope.id }}'id_reused', 'students', COUNT(*), MIN(first_day), {{ newest_day("i") }},
+    '{{ identities.words }}: ' || {{ ids("student_id") }}
+FROM identities AS i WHERE is_reused{{ scope.grouped }} HAVING COUNT(*) > 0
+UNION ALL
+SELECT
+    {{ scope.id }}'same_person', 'students', COUNT(*), MIN(since), {{ newest_day("p") }},
+    'two or more ids with one reference id, or one email and name, so perhaps one person''s: '
+    || STRING_AGG(ids, '; ' ORDER BY first_id) FILTER (number <= 5)
+    || CASE WHEN COUNT(*) > 5 THEN FORMAT(' and {:,} more', COUNT(*) - 5) ELSE '' END
+FROM persons AS p{{ scope.grouped }} HAVING COUNT(*) > 0
+UNION ALL
 SELECT
     {{ scope.id }}'drift', set_name, ARG_MAX(count, (snapshot_date, landing)), MIN(snapshot_date), MAX(snapshot_date),
     FORMAT('unknown field {} ({})', field, type)

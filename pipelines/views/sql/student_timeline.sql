@@ -6,11 +6,14 @@
 --
 --   snapshot_date  The landed day that first showed it.
 --   student_id     The student's id at the records service.
---   what           The kind: new, gone, back, joined, left, or what changed: completion, score, assignments, details ...
+--   what           The kind: new, gone, back, joined, left, identity (perhaps another person now), or what changed, such
+--                  as completion, score, assignments, details.
 --   description    What changed, in words.
 --   class_id       The class's id, for a change about a class.
 --   class_title    Class name, as the student's record gave it then, for a change about a class.
-WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
+{% import "_identities.sql" as identities with context %}
+WITH {{ identities.reused() }},
+bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
 -- The fields whose changes are shown: the kind of change, and its wording.
 fields (column_name, what, label, unit, nothing, is_decimal) AS (
     VALUES
@@ -79,3 +82,5 @@ SELECT
 FROM told AS t
 LEFT JOIN history.student_classes AS h
     ON {{ scope.same("h", "t") }}h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
+UNION ALL
+SELECT {{ scope.id }}valid_from, student_id, 'identity', '{{ identities.words }}', NULL, NULL FROM reused

@@ -3,7 +3,7 @@
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
--- never logged in is not also inactive.
+-- never logged in is not also inactive. A break is no absence: with terms in terms.csv, only days of term count.
 --
 -- The service may begin to count again, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
 -- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
@@ -23,7 +23,7 @@
 --   reason_count             How many of the five reasons apply.
 --   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
 --   is_low_score             average_score is under score_below.
---   is_inactive              The last activity is inactive_days ago or longer.
+--   is_inactive              The last activity is inactive_days ago or longer, counted in days of term.
 --   is_never_logged_in       Never logged in, though registered for never_logged_in_days or longer.
 --   is_falling               Completion or score fell within falling_days by more than its threshold, as said above.
 --   completion_rate          Assignment completion now, percent.
@@ -32,6 +32,7 @@
 --   average_score_before     Average score falling_days before the newest landed day; NULL if not known then.
 --   last_activity_date       Day of the last activity.
 --   days_inactive            Days from the last activity to the newest landed day.
+--   term_days_inactive       Those of them that are in a term of terms.csv; all of them if it names none.
 {% import "_watch.sql" as watch with context %}
 WITH asked AS (SELECT {{ scope.id }}MAX(snapshot_date) AS on_day FROM spans.days{{ scope.grouped }}),
 {{ watch.students() }}

@@ -42,7 +42,7 @@ def live(house: House) -> None:
     service = house.service
     service.details = {canary.ID: {"note": "canary-detail"}}
     house.night(1, everybody(1), classes(3), details="all")
-    house.night(2, [*everybody(2)[:-1], canary.canary(registration_date="Canarybird")])
+    house.night(2, [*everybody(2)[:-1], canary.canary() | {"name": None}])
     service.hide(canary.ID)
     house.night(3, everybody(3))
     service.mend()
@@ -50,7 +50,9 @@ def live(house: House) -> None:
     house.night(5, everybody(5))
     discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
     behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
-    house.night(6, [*everybody(6)[:-1], canary.canary(summary=behind)])  # on the list of whom to watch
+    house.night(
+        6, [*everybody(6)[:-1], canary.canary(summary=behind, registration_date="Canarybird")]
+    )  # on the list of whom to watch
 
 
 def catalog(house: House) -> list[tuple[Any, ...]]:

@@ -39,7 +39,7 @@ def pupil(number: int, word: str = "", **over: Any) -> Record:
         "name": f"Zaphod{word} O'Beeblebrox-{number}x",
         "first_name": f"Zaphod{word}{number}x",
         "last_name": f"O'Beeblebrox-{number}x{word}",
-        "reference_id": f"REF{word}-{number}x",
+        "reference_id": f"REF-{number}x",
         "profile_image": f"https://img.school.example/face{word}{number}x.png",
     }
     listed = [entry(class_id=CLASSES[number % 3])] if number % 5 else []

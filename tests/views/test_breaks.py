@@ -1,0 +1,101 @@
+"""Inactivity over a school's breaks: days of term count, and a common silence is one sentence on the morning page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+
+import pytest
+
+from pipelines.views import editable
+from pipelines.views.editable import Term
+from tests.outputs.report.test_report import text
+from tests.support.nights import House, new_house, night
+from tests.support.records import Records, classes, student, within
+
+# Everybody's last day of school before the break, and the terms on either side of it: night 1 is in the second.
+LAST_DAY, BREAK = night(1) - timedelta(days=47), 45
+SUMMER = Term("Summer", LAST_DAY - timedelta(days=60), LAST_DAY)
+AUTUMN = Term("Autumn", LAST_DAY + timedelta(days=BREAK + 1), night(1) + timedelta(days=90))
+WATCHED = "SELECT student_id, reason, days_inactive, term_days_inactive FROM students_to_watch ORDER BY 1"
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house() as made:
+        yield made
+
+
+def pupils(last: date, but: Mapping[int, date | None] | None = None, count: int = 40) -> Records:
+    """Students whose last activity was on a day; of some, by id, on another one."""
+    of = dict.fromkeys(range(1, count + 1), last) | dict(but or {})
+    shown = {i: day and str(day) for i, day in of.items()}
+    return [
+        student(i, **within("summary", last_activity_date=d) | within("activity_tracking", last_activity_date=d))
+        for i, d in shown.items()
+    ]
+
+
+def with_terms(house: House, *terms: Term) -> House:
+    house.warehouse.mkdir(exist_ok=True)
+    (house.warehouse / editable.TERMS).write_text(editable.render_terms(terms))
+    return house
+
+
+def page(house: House) -> str:
+    return text((house.warehouse / "report.html").read_text())
+
+
+def test_a_break_is_no_absence_where_terms_are_given(house: House) -> None:
+    absent = LAST_DAY - timedelta(days=20)
+    with_terms(house, SUMMER, AUTUMN).night(1, pupils(LAST_DAY, {7: absent, 8: None}), classes(1))
+    # 47 days ago, of which two are in term; the one who was absent before the break, twenty more.
+    assert house.query(WATCHED) == [(7, "inactive for 22 days of term", 67, 22)]
+    assert "inactive at once" not in page(house)
+
+
+@pytest.mark.parametrize(
+    ("terms", "counted"),
+    [
+        ((), 47),
+        ((AUTUMN,), 2),
+        ((SUMMER,), 0),
+        ((Term("All year", SUMMER.first_day, AUTUMN.last_day),), 47),
+        ((SUMMER, Term("A day", LAST_DAY + timedelta(days=9), LAST_DAY + timedelta(days=9)), AUTUMN), 3),
+        ((Term("Until tonight", LAST_DAY, night(1)),), 47),
+        ((Term("From tonight", night(1), night(9)),), 1),
+        ((Term("From tomorrow", night(2), night(9)),), 0),
+    ],
+)
+def test_the_days_that_count_are_those_of_terms(house: House, terms: tuple[Term, ...], counted: int) -> None:
+    with_terms(house, *terms)
+    (house.warehouse / editable.THRESHOLDS).write_text("name,value,meaning\ninactive_days,0,\n")
+    house.night(1, pupils(LAST_DAY, count=3), classes(1))
+    assert [row[2:] for row in house.query(WATCHED)] == [(47, counted)] * 3
+
+
+def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(house: House) -> None:
+    idle = pupils(LAST_DAY)
+    idle[4]["summary"]["completion_rate"] = 3.0
+    house.night(1, idle, classes(1))
+    assert house.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
+    assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(house)
+    assert "1 to watch: 1 low completion" in page(house)
+    house.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and one does not come
+    assert "inactive at once" not in page(house)
+    assert "39 no longer to watch" in page(house)
+    assert house.query(WATCHED) == [(3, "inactive for 48 days", 48, 48)]
+
+
+def test_a_few_who_are_inactive_are_listed_as_ever(house: House) -> None:
+    house.night(1, pupils(night(1), dict.fromkeys(range(1, 20), LAST_DAY)), classes(1))
+    assert "inactive at once" not in page(house)
+    assert "19 to watch: 19 inactive" in page(house)
+
+
+def test_a_silence_in_term_time_asks_for_no_terms_and_a_last_term_that_is_over_is_told(house: House) -> None:
+    with_terms(house, Term("All year", SUMMER.first_day, night(1))).night(1, pupils(LAST_DAY), classes(1))
+    assert "So common a silence in term time looks like" in page(house)
+    assert "terms.csv" not in page(house)
+    house.night(2)
+    assert f"The last term in terms.csv ended on Friday, {night(1).day} November 2026." in page(house)
