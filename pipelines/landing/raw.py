@@ -154,11 +154,6 @@ class RawStore:
         """Write the manifest of a landing that stays held, with the approval of a part, durably."""
         files.write(self._folder(manifest) / MANIFEST, encode(manifest))
 
-    def defer(self, manifest: Manifest, reason: str) -> None:
-        """Record why a landing without a verdict could not be compared with what was landed before."""
-        deferred = msgspec.structs.replace(manifest, deferred=reason)
-        files.write(self._folder(manifest) / MANIFEST, encode(deferred))
-
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
         """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
         folder = self._folder(manifest)

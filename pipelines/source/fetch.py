@@ -99,6 +99,7 @@ def fetch(
     bound_to: int | None = None,
     newest: Manifest | None = None,
     hidden: Mapping[str, Mapping[int, date]] | None = None,
+    deferred: str = "",
     reusable: Manifest | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
@@ -107,12 +108,13 @@ def fetch(
 ) -> Manifest:
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
-    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE),
-    `bound_to` the institution of the warehouse, `newest` its newest landing that counts, `hidden` the records of
-    each set that only searches found last time, each since when. `reusable` is a landing from minutes ago, which is
-    returned instead once the key has been checked. `published` gives the current records, for the absence check.
-    `choose_details` is called once all pages are landed and returns the students whose details to fetch (default:
-    none).
+    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
+    the institution of the warehouse, `newest` its newest landing that counts, `hidden` the records of each set that
+    only searches found last time, each since when. `deferred` says why the landing can be compared with nothing, if so:
+    it is in the manifest that is committed, since a landing without it counts as proven. `reusable` is a landing from
+    minutes ago, which is returned instead once the key has been checked. `published` gives the current records, for the
+    absence check. `choose_details` is called once all pages are landed and returns the students whose details to fetch
+    (default: none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
     the service; MachineError if the two clocks differ by more than time zones can, or this machine's was set back. Each
@@ -132,7 +134,7 @@ def fetch(
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
                 fetch_details(client, job.writer, choose_details(draft), progress)
-            return job.writer.finish(job.drafted(clock()))
+            return job.writer.finish(replace(job.drafted(clock()), deferred=deferred))
         except RollbookError as error:
             job.fail(error, clock(), today)
             raise

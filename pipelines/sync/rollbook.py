@@ -265,7 +265,6 @@ class Rollbook(ABC):
         reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
         manifest = self._fetch(day, details, reusable)
         if self._blocked is not None:
-            self.raw.defer(manifest, self._blocked.message)
             raise self._blocked
         return manifest
 
@@ -284,6 +283,7 @@ class Rollbook(ABC):
             bound_to=self.bound_to(),
             newest=newest,
             hidden=self.hidden(),
+            deferred=self._blocked.message if self._blocked else "",
             reusable=reusable,
             choose_details=None if details == "none" or blocked else partial(self._students_to_detail, details),
             clock=self.clock,

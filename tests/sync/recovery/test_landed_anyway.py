@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Verdict
+from pipelines.landing.manifest import Manifest, Verdict
+from pipelines.landing.raw import RawStore
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily
@@ -59,6 +60,30 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     house.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])
     assert house.tables() == expected.night(5, students(59), classes(4)).tables()
+
+
+def test_what_was_fetched_while_nothing_could_be_read_proves_nothing_though_it_was_killed_as_it_landed(
+    house: House, expected: Expected
+) -> None:
+    manifest = house.warehouse / MANIFESTS[0]
+    kept = manifest.read_bytes()
+    manifest.write_bytes(b"")
+    house.service.students = students(59)
+    commit = RawStore.commit
+
+    def killed(store: RawStore, partial: Path, draft: Manifest) -> None:
+        commit(store, partial, draft)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RawStore, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            house.sync()
+    manifest.write_bytes(kept)
+    house.service.students = students(60)
+    house.at(5).sync()
+    expected.night(4, students(59), classes(4), unproven=["students", "classes"])
+    assert house.tables() == expected.night(5, students(60), classes(4)).tables()
 
 
 def test_what_another_institution_landed_while_nothing_could_be_read_never_counts(
