@@ -44,7 +44,7 @@ BATCH = 5_000
 BATCH_BYTES = 64 * 2**20
 # A student's details are stored as one value; a longer one would not fit into the warehouse's memory.
 DETAIL_BYTES = 4 * 2**20
-# Significant digits of a stored DOUBLE: services compute rates anew each night, and their last digits differ.
+# Significant digits of a stored DOUBLE: services compute rates again each night, and the last digits differ.
 DIGITS = 9
 # How .NET writes a date that is not there.
 NO_DATE = pa.scalar(date(1, 1, 1))

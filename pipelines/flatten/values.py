@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from pipelines.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT, Id, as_integer, as_number
 from pipelines.tables import Column
+
+_Number = TypeVar("_Number", int, float)
 
 # Longest undeclared field name that is shown, in characters.
 MAX_FIELD_NAME = 100
@@ -177,23 +179,23 @@ def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
     return _READERS[column.type](column, item, oddities)
 
 
-def _integer(column: Column, item: Any, oddities: Counter[str]) -> int:
-    found = as_integer(item)
+def _number(found: _Number | None, item: Any, refusal: str, oddities: Counter[str]) -> _Number:
     if found is None:
-        raise _RefusedError("not a whole number")
+        raise _RefusedError(refusal)
     if isinstance(item, str):
         oddities["a number in quotes"] += 1
+    return found
+
+
+def _integer(column: Column, item: Any, oddities: Counter[str]) -> int:
+    found = _number(as_integer(item), item, "not a whole number", oddities)
     if not (1 <= found <= MAX_ID if column.id else abs(found) <= MAX_NUMBER):
         raise _RefusedError("out of range")
     return found
 
 
 def _double(column: Column, item: Any, oddities: Counter[str]) -> float:
-    found = as_number(item)
-    if found is None:
-        raise _RefusedError("not a number")
-    if isinstance(item, str):
-        oddities["a number in quotes"] += 1
+    found = _number(as_number(item), item, "not a number", oddities)
     if not abs(found) <= MAX_NUMBER:
         raise _RefusedError("out of range")
     if column.percent and found < 0:

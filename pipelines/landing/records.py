@@ -147,7 +147,7 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     if content.startswith(BOM):
         content = b" " * len(BOM) + content[len(BOM) :]
 
-    def mended(found: re.Match[bytes]) -> bytes:
+    def replaced(found: re.Match[bytes]) -> bytes:
         text, colon = found["text"], found["colon"] or b""
         if text is None:
             return _impossible(len(found[0]))
@@ -160,7 +160,7 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
             return b'"%s"%s' % (b"?" * (len(text) - 2), colon) if colon else _impossible(len(text))
         return (_CONTROL.sub(b" ", text) if in_place else escaped) + colon
 
-    return _VALUE.sub(mended, content)
+    return _VALUE.sub(replaced, content)
 
 
 def _impossible(length: int) -> bytes:

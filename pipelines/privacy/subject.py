@@ -228,21 +228,24 @@ def _reused_since(root: Path, student: int) -> date | None:
     return since  # type: ignore[no-any-return]
 
 
-# The column that says from when a row is, in the order in which they are looked for.
-_FROM = ("snapshot_date", "valid_from", "first_day", "joined_on", "week_begins")
+# The last of the days on which a row holds, or the day after; and the day that a row is about.
+_LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date")
+# Besides changes, these compare a day or week with the one before.
+_COMPARING = ("main.watch_daily", "main.student_weekly")
 
 
 def _since(section: Section, since: date) -> Section:
-    """The rows of a section from a day on; all of one without days, which is about the present.
+    """The rows of a section that hold on a day or later; all of one without days, which is about the present.
 
-    What changed on that day names the earlier person, too.
+    What compares with the time before tells of the earlier person on that day, too.
     """
     names = [column["name"] for column in section.columns]
-    place = next((names.index(name) for name in _FROM if name in names), None)
-    if place is None:
+    found = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
+    if found is None:
         return section
-    first_told = since + timedelta(days=1) if section.part == WORDS else since
-    return replace(section, rows=[row for row in section.rows if row[place] is None or row[place] >= first_told])
+    is_told_later = found in _ENDS or section.part == WORDS or section.name in _COMPARING
+    first, place = since + timedelta(days=is_told_later), names.index(found)
+    return replace(section, rows=[row for row in section.rows if row[place] is None or row[place] >= first])
 
 
 # -- the landings ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,9 @@ from pipelines.store.warehouse import Warehouse
 from pipelines.util import files
 from pipelines.views import catalog
 
+# Whom to remove from what reflects so many erasures.
+GoneSince = Callable[[int], Matcher]
+
 
 class Erasures:
     """The erasures of one warehouse. Requires the writer lock."""
@@ -34,7 +38,6 @@ class Erasures:
         self.progress: Progress = lambda *_: None
         # What was found of the student who is erased now, so that the landings need not be searched again.
         self.found: dict[Path, Found] = {}
-        self._matchers: dict[int, Matcher] = {}
 
     def clean(self) -> None:
         """Remove all erased students from the landings, the lake and the published files that still hold them.
@@ -42,41 +45,35 @@ class Erasures:
         So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
         be read, or when private/erasures/ is older than the landings.
         """
-        self._matchers = {}
         folders = list(self.raw.folders())
         self.erasure_register.check(max((f.manifest.erasures for f in folders), default=0))
         erasures = self.erasure_register.count
         if erasures:
-            self._rewrite_landings(erasures)
-            self._rewrite_days(erasures)
-            self._replace_files()
+            gone_since = cache(self.erasure_register.matcher)
+            self._rewrite_landings(gone_since, erasures)
+            self._rewrite_days(gone_since, erasures)
+            self._replace_files(gone_since)
 
-    def _gone(self, reflected: int) -> Matcher:
-        """Whom to remove from what reflects so many erasures."""
-        if reflected not in self._matchers:
-            self._matchers[reflected] = self.erasure_register.matcher(reflected)
-        return self._matchers[reflected]
-
-    def _rewrite_landings(self, erasures: int) -> None:
+    def _rewrite_landings(self, gone_since: GoneSince, erasures: int) -> None:
         """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
         behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
         found = []
         for number, folder in enumerate(behind, start=1):
-            found.append(self.found.get(folder.path) or find(folder, self._gone(folder.manifest.erasures)))
+            found.append(self.found.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
             self.progress("landings read", number, len(behind))
         for number, each in enumerate(found, start=1):
-            rewrite(each, self._gone(each.landing.manifest.erasures), erasures)
+            rewrite(each, gone_since(each.landing.manifest.erasures), erasures)
             self.progress("landings", number, len(found))
         self.found = {}
 
-    def _rewrite_days(self, erasures: int) -> None:
+    def _rewrite_days(self, gone_since: GoneSince, erasures: int) -> None:
         """Rewrite the days of the lake that include fewer erasures."""
         lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
         behind = [record for record in lake.days().values() if record.erasures < erasures]
         with self.warehouse.computing() as con:
             for number, record in enumerate(behind, start=1):
                 paths: dict[str, Path] = {}
-                left, gone = record, self._gone(record.erasures)
+                left, gone = record, gone_since(record.erasures)
                 try:
                     if students := without.gone_on_day(con, lake, record, gone.__contains__):
                         left, paths = without.day_without(con, lake, record, students, aside)
@@ -86,13 +83,13 @@ class Erasures:
                 lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
                 self.progress("days", number, len(behind))
 
-    def _replace_files(self) -> None:
+    def _replace_files(self, gone_since: GoneSince) -> None:
         """Replace the published files that were written before the last erasure by copies without the students."""
         warehouse = self.warehouse
         behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
-            gone = self._gone(warehouse.own.erasures_of(path))
+            gone = gone_since(warehouse.own.erasures_of(path))
             with warehouse.finishing(path) as con:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, gone.__contains__, digests)

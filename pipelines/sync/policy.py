@@ -112,14 +112,15 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
         refused = [r for r in rejects if r.set == name and not r.column]
         if too_many_rejected(len(refused), records[name]):
             return f"{len(refused)} of {records[name]} {name} were refused, the first because {refused[0].reason}"
-    columns = Counter((r.set, r.table, r.column) for r in rejects if r.column and r.reason != CONFLICT)
-    for (name, table, column), count in columns.items():
+    # What was listed twice was read: the last entry counts.
+    refused = [r for r in rejects if r.column and r.reason != CONFLICT]
+    for (name, table, column), count in Counter((r.set, r.table, r.column) for r in refused).items():
         declared = TABLES[table]
         # A whole object or list that cannot be read is one of its record.
         is_value = column in declared.names and column not in declared.key
         stated = count + values.get(f"{table}.{column}", 0) if is_value else records[name]
         if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > REJECTED_MOST * stated:
-            why = next(r.reason for r in rejects if (r.table, r.column) == (table, column))
+            why = next(r.reason for r in refused if (r.table, r.column) == (table, column))
             return f"{count} of {stated} values of {table}.{column} were refused, the first because it is {why}"
     return ""
 

@@ -1,4 +1,4 @@
-"""Who is who: an id that was given to another person, and one person with several ids (issue of every real school)."""
+"""Who is who: an id that was given to another person, and one person with several ids."""
 
 from __future__ import annotations
 
@@ -79,6 +79,15 @@ def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_
     assert "Someone Else" in only
     assert f"On {night(2)} name, email and reference id of this id changed at once." in only
     assert "--earlier-person includes it" in only
+
+
+def test_a_subject_is_handed_what_began_with_the_earlier_person_and_still_holds(house: House) -> None:
+    held = {section.name: section.rows for section in gather(house.warehouse, 5).sections}
+    # The class is the one that the earlier person was in; the names are not.
+    for name in ("history.student_classes", "spans.student_classes", "main.enrollment_spans"):
+        assert len(held[name]) == 1, name
+    assert [row[2] for row in held["history.students"]] == ["Someone Else"]
+    assert {row[0] for row in held["main.watch_daily"]} <= {night(3)}
 
 
 @pytest.mark.parametrize(

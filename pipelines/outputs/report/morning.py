@@ -30,7 +30,7 @@ CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # the others of those named are folded
 # Lower bounds of the severity groups; each group ends where the one before begins.
 SEVERITIES = (4, 3, 2, 1)
-# A common silence: most students are inactive, hardly any is active, and they are so many that it is no chance.
+# A common silence: of this many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 # With fewer students, a class's average says more about single students than about the class.
 LEAST_STUDENTS = 5

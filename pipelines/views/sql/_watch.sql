@@ -73,7 +73,7 @@ state AS (
 judged AS (
     SELECT
         *,
-        -- A break is no absence. NULL terms: terms.csv has none, so all days count.
+        -- Nobody is absent in a break. NULL terms: terms.csv has none, so all days count.
         CASE
             WHEN terms IS NULL OR last_activity_date IS NULL THEN days_inactive
             ELSE CAST(LIST_SUM([

@@ -5,7 +5,7 @@
 -- `snapshot_date BETWEEN first_day AND COALESCE(last_day, snapshot_date)`, and group by person.
 --
 -- Two ids are linked if they ever had the same reference id, or the same email and name; what more than four ids share
--- is no identity. Siblings may share an email, so look before you rely on a link: it is a guess. Neither `rollbook
+-- links none of them: it may stand for "none". Siblings may share an email, so look before you rely on a link: it is a guess. Neither `rollbook
 -- subject` nor `rollbook erase` follows it.
 --
 --   student_id     The student's id at the records service.

@@ -3,7 +3,7 @@
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
--- never logged in is not also inactive. A break is no absence: with terms in terms.csv, only days of term count.
+-- never logged in is not also inactive. With terms in terms.csv, only days of term count as inactive.
 --
 -- The service may begin to count again, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
 -- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
