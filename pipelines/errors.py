@@ -16,6 +16,7 @@
     ├── BusyError                            another writer holds the warehouse
     ├── BehindError                          the published file does not match the landings; only a writer may update it
     ├── DamagedError                         a file of the warehouse cannot be read
+    ├── OtherVersionError           exit 2   a file was written by another version of Rollbook
     ├── MachineError                         a problem with this machine's disk, permissions, memory or clock
     ├── DeclarationError                     a declaration is wrong, or stored values do not fit its type
     ├── ExpiredError                         a rebuild would lose history that raw/ no longer holds
@@ -128,6 +129,15 @@ class BehindError(RollbookError):
 
 class DamagedError(RollbookError):
     """A file of the warehouse cannot be read. The message names the command that repairs it."""
+
+
+class OtherVersionError(RollbookError):
+    """A file of the warehouse was written by another version of Rollbook. Nothing was changed.
+
+    A retry does not help; that version does.
+    """
+
+    exit_code = 2
 
 
 class MachineError(RollbookError):

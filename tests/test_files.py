@@ -13,7 +13,7 @@ def test_a_file_is_decoded_again_only_when_it_has_changed(tmp_path: Path) -> Non
     path = tmp_path / "manifest.json"
     decoded: list[bytes] = []
 
-    def decode(content: bytes) -> bytes:
+    def decode(content: bytes, _path: str) -> bytes:
         decoded.append(content)
         if content == b"no":
             raise ValueError("not JSON")

@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from pipelines import __version__
-from pipelines.errors import RollbookError, unexpected_error
+from pipelines.errors import RollbookError, SettingError, unexpected_error
 from pipelines.settings import (
     DEBUG,
     DEMO,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pipelines.sync.whole import WholeRollbook
 
 PACKAGE = ROOT / "pipelines"
+# Dagster's configuration, which a new Dagster home gets.
+CONFIGURATION = ROOT / "dagster_home" / "dagster.yaml"
 # How serious a finding is, as the terminal shows it.
 LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
@@ -207,6 +209,26 @@ def home() -> Path | None:
     return path if path.is_absolute() and path.is_dir() else None
 
 
+def made_home() -> Path:
+    """Dagster's home folder, made with our `dagster.yaml` if it is not there. Raises SettingError."""
+    path = Path(os.environ.get("DAGSTER_HOME", ""))
+    if not path.is_absolute():
+        raise SettingError(f"DAGSTER_HOME={path} must be a whole path, such as {path.absolute()}")
+    if path.exists() and not path.is_dir():
+        raise SettingError(f"DAGSTER_HOME={path} is a file: set it to a folder, in which Dagster keeps its records")
+    if not path.is_dir():
+        try:
+            files.folder(path)
+        except OSError as error:
+            raise SettingError(
+                f"DAGSTER_HOME={path} is not there and cannot be made ({error.strerror}): set it to a folder that this"
+                " account may write to"
+            ) from None
+        if CONFIGURATION.is_file():
+            shutil.copyfile(CONFIGURATION, path / CONFIGURATION.name)
+    return path
+
+
 Demo = Annotated[bool, typer.Option("--demo", help="Use the demo's warehouse.")]
 
 
@@ -214,9 +236,8 @@ def made_up(folder: str) -> dict[str, str]:
     """The variables of a made-up school, which has a warehouse and a Dagster home of its own and reads no `.env`."""
     warehouse = common_path() / folder
     home = files.folder(warehouse / "dagster_home")
-    configuration = ROOT / "dagster_home" / "dagster.yaml"
-    if configuration.is_file():
-        shutil.copyfile(configuration, home / configuration.name)
+    if CONFIGURATION.is_file():
+        shutil.copyfile(CONFIGURATION, home / CONFIGURATION.name)
     return {DEMO: "1", f"{PREFIX}WAREHOUSE": str(warehouse), "DAGSTER_HOME": str(home)}
 
 

@@ -24,6 +24,7 @@ from pipelines.cli.app import (
     confirmed,
     err,
     home,
+    made_home,
     open_rollbook,
     out,
     parse_day,
@@ -426,13 +427,14 @@ class RunFailedError(RollbookError):
 def run_job(first: date, last: date | None = None, *, institution: str = "", **options: Any) -> str:
     """Run the job for one day, as the schedule does, or for several, as a backfill from the UI; returns the run's id.
 
-    Raises RunFailedError.
+    Raises RunFailedError, and SettingError for a Dagster home that cannot be used.
     """
     import dagster as dg
 
     from pipelines.defs import component, night, runs
     from pipelines.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
 
+    made_home()
     days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)

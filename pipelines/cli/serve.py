@@ -20,11 +20,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from shlex import quote
 from typing import Annotated
 
 import typer
+from filelock import Timeout
 
 from pipelines import settings
 from pipelines.cli.app import (
@@ -33,6 +34,7 @@ from pipelines.cli.app import (
     app,
     choose_warehouse,
     err,
+    made_home,
     made_up,
     open_rollbook,
     out,
@@ -42,10 +44,12 @@ from pipelines.cli.app import (
     warehouse_path,
 )
 from pipelines.cli.run import run_job
-from pipelines.errors import ArgumentError, RollbookError
+from pipelines.errors import ArgumentError, BusyError, RollbookError
 from pipelines.settings import DEMO, PREFIX, ROOT
+from pipelines.store.database import machine_errors
 from pipelines.store.published import PUBLISHED, check_is_there
 from pipelines.store.statements import statements
+from pipelines.util import files, machine
 from pipelines.util.text import count_of
 
 STOP_WITHIN = 20.0  # seconds
@@ -74,6 +78,7 @@ def serve(
             from pipelines.sandbox import Sandbox
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
+        stack.enter_context(_only_server(f"http://{host}:{port}"))
         names, runs = _what_is_served()
         web = [sys.executable, "-m", "pipelines.defs.ui_server", host, str(port), *names]
         daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(ROOT / "workspace.yaml")]
@@ -83,6 +88,26 @@ def serve(
         children = [stack.enter_context(_child(command)) for command in (web, daemon)]
         out.print(f"The UI is at http://{host}:{port}; {runs}.")
         _wait(children)
+
+
+@contextmanager
+def _only_server(url: str) -> Iterator[None]:
+    """Keep a second `serve` off this Dagster home: two daemons would both start each night. Raises BusyError."""
+    home = made_home()
+    path = home / "serve.lock"
+    with machine_errors(home):
+        try:
+            lock = files.Lock(path, timeout=0).acquire()
+        except Timeout:
+            raise BusyError(
+                f"`rollbook serve` already runs with the Dagster home {home} ({files.holder(path)}): two of them would"
+                " start every night twice. Stop that one first, or set DAGSTER_HOME to another folder"
+            ) from None
+    with lock:
+        now = datetime.now(UTC)
+        who = f"process {os.getpid()} of {machine.account()} on {socket.gethostname()}"
+        files.note_holder(path, f"{who} since {now:%Y-%m-%d %H:%M} UTC, {url}")
+        yield
 
 
 def _what_is_served() -> tuple[list[str], str]:

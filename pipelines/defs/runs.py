@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from pipelines import settings
 from pipelines.compose import compose
@@ -33,6 +33,7 @@ from pipelines.institutions import Registry
 from pipelines.landing.manifest import Hold
 from pipelines.operations.status import freshness, not_synced
 from pipelines.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
+from pipelines.util import files
 from pipelines.util.text import naming
 
 # A year, and a month more to compare with the year before.
@@ -42,7 +43,7 @@ MOST_AT_ONCE = 1000
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 # The locks of the runs whose work this process does.
-_locks: list[FileLock] = []
+_locks: list[files.Lock] = []
 
 
 class Failed(dg.Failure):
@@ -101,7 +102,7 @@ def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
 
 def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:
     """Hold a run's lock until this process ends: however it ends, the system then frees the lock."""
-    _locks.append(FileLock(_lock(instance, run_id)))
+    _locks.append(files.Lock(_lock(instance, run_id)))
     _locks[-1].acquire()
 
 
@@ -115,7 +116,7 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:
     for run in instance.get_runs(under_way):
         lock = _lock(instance, run.run_id)
         if lock.exists():  # else it has not begun, or it is on another machine
-            with suppress(Timeout), FileLock(lock, timeout=0):
+            with suppress(Timeout), files.Lock(lock, timeout=0):
                 instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
 
 

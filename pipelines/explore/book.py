@@ -31,6 +31,7 @@ from pipelines.settings import FLEET, for_all, is_of_all, place
 from pipelines.store.database import connect
 from pipelines.store.fleet import FLEET_BUILD
 from pipelines.store.published import FLEET_FILE, PUBLISHED, check_is_there
+from pipelines.store.schema import check_format
 from pipelines.store.statements import statements
 from pipelines.store.warehouse import BUILD
 from pipelines.util import files
@@ -108,6 +109,7 @@ class Book:
             connect(self.published, scratch=scratch, read_only=True) as self.con,
         ):
             self.con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+            check_format(self.con, self.published.name)
             if not self.days:
                 raise NothingLandedError(f"{self.published} holds no day yet: run `{self.made_by}` first")
             yield

@@ -33,6 +33,7 @@ from pipelines.flatten.rows import schema
 from pipelines.fleet import engine as engines
 from pipelines.fleet.nights import Fleet, load_overview
 from pipelines.institutions import Registry
+from pipelines.landing.formats import FORMAT
 from pipelines.settings import DUCKDB, load
 from pipelines.source.fetch import utc_now
 from pipelines.store.clean import clean
@@ -179,7 +180,7 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
         compute_rollups(computing, file.sources, file.rollups)
     with connect(file.next, scratch=file.scratch) as con:
         with transaction(con):
-            con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, at])
+            con.execute("INSERT INTO spans.version VALUES ($1, $2, $3)", [version, at, FORMAT])
             for rollup in views.rollups():
                 columns = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in views.columns(rollup))
                 source = file_literal(file.rollups / rollup.name, "/*.parquet")

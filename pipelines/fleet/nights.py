@@ -49,6 +49,7 @@ from pipelines.errors import (
 )
 from pipelines.export.query import run_query
 from pipelines.institutions import Registry
+from pipelines.landing import formats
 from pipelines.landing.manifest import Manifest
 from pipelines.landing.raw import RawStore
 from pipelines.operations.doctor import Finding, Level, examine
@@ -127,7 +128,7 @@ def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
     )
 
 
-class FleetState(msgspec.Struct, frozen=True, kw_only=True):
+class FleetState(formats.Kept, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
     `refused` are the last nights in a row on which its key was refused; `paused` is why a person paused it.
@@ -165,7 +166,7 @@ def load_state(fleet: Path, name: str) -> FleetState:
     """An institution's state. A file that cannot be read counts as missing, and is logged."""
     path = fleet / STATES / f"{name}.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=FleetState)
+        return formats.decode(path.read_bytes(), FleetState, path)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.MsgspecError) as error:

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from pipelines.errors import DamagedError
+from pipelines.landing import formats
 from pipelines.landing.manifest import Body, Kind, Landed, Manifest, Received, Reject
 from pipelines.landing.records import REPLACEMENT, make_readable, replace_lone_surrogates
 from pipelines.util import files
@@ -154,12 +155,13 @@ def encode(manifest: Manifest) -> bytes:
     return body + _CHECKSUM + sha256(body).hexdigest().encode() + b'"\n}\n'
 
 
-def decode(content: bytes) -> Manifest:
-    """Return the manifest in a file's content. Raises ValueError if it is not as it was written."""
+def decode(content: bytes, path: str) -> Manifest:
+    """Return the manifest in a file's content. Raises OtherVersionError, and ValueError if it is not as written."""
     body, _, checksum = content.rpartition(_CHECKSUM)
+    # Before the format number, which may be what is damaged: every format has this checksum.
     if checksum[:64] != sha256(body).hexdigest().encode():
         raise ValueError("the checksum differs")
-    return msgspec.json.decode(content, type=Manifest)
+    return formats.decode(content, Manifest, path)
 
 
 def swap(folder: Path, write: Callable[[Path], object]) -> None:
@@ -167,8 +169,8 @@ def swap(folder: Path, write: Callable[[Path], object]) -> None:
     new = files.empty(folder.with_name(f".{folder.name}.new{files.PARTIAL}"))
     write(new)
     files.sync(new)
-    old = folder.rename(folder.with_name(f"{OLD}{folder.name}"))
-    new.rename(folder)
+    old = files.move(folder, folder.with_name(f"{OLD}{folder.name}"))
+    files.move(new, folder)
     files.sync(folder.parent)
     shutil.rmtree(old)
 
@@ -189,5 +191,5 @@ def damaged(folder: Path, file: str, problem: str) -> DamagedError:
 
 def _create(path: Path) -> BinaryIO:
     path.touch(files.PRIVATE_FILE, exist_ok=False)
-    path.chmod(files.PRIVATE_FILE)  # restores owner bits that the umask removed
+    files.set_mode(path, files.PRIVATE_FILE)  # restores owner bits that the umask removed
     return path.open("wb")

@@ -41,6 +41,7 @@ from pipelines.landing.bodies import (
     encode,
     swap,
 )
+from pipelines.landing.formats import Kept, decode
 from pipelines.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
 from pipelines.landing.records import UNREADABLE, decode_page, id_reader, readable
 from pipelines.tables import OF_STUDENTS, SETS
@@ -94,7 +95,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
 
 
-class RegisterContent(msgspec.Struct, frozen=True, kw_only=True):
+class RegisterContent(Kept, frozen=True, kw_only=True):
     """The content of `register.json`. The n-th erasure is the n-th entry of `erased`."""
 
     key: str
@@ -139,7 +140,7 @@ class ErasureRegister:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / REGISTER
-        self._file = files.Decoded(msgspec.json.Decoder(RegisterContent).decode)
+        self._file = files.Decoded(lambda content, path: decode(content, RegisterContent, path))
 
     def read(self) -> RegisterContent:
         """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError, and
@@ -150,9 +151,7 @@ class ErasureRegister:
         except FileNotFoundError:
             return RegisterContent(key="")
         except PermissionError as error:
-            raise MachineError(
-                machine.message_for_errno(error.errno, self.folder.parent.parent, error.filename) or ""
-            ) from None
+            raise MachineError(machine.message_for_error(error, self.folder.parent.parent) or "") from None
         except (OSError, ValueError) as error:
             raise _damaged(f"cannot be read ({type(error).__name__})") from None
 

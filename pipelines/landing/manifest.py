@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from pipelines.landing.formats import Kept
 from pipelines.tables import WALKED
 
 # The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
@@ -190,7 +191,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(Kept, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to
@@ -209,14 +210,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     school_name: str | None = None
     walks: tuple[Walk, ...] = ()
     absences: tuple[Absence, ...] = ()
-    unverified: dict[str, int] = {}
+    unverified: dict[str, int] = msgspec.field(default_factory=dict)
     requests: int = 0
     retries: int = 0
     bytes_received: int = 0
     search_seconds: float = 0.0
     bodies: int = 0
     bodies_sha256: str = ""
-    oddities: dict[str, int] = {}
+    oddities: dict[str, int] = msgspec.field(default_factory=dict)
     erasures: int = 0
     deferred: str = ""
     verdict: Verdict | None = None
@@ -224,7 +225,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     judged_at: datetime | None = None
     approvals: tuple[Approval, ...] = ()
     counts: tuple[TableCounts, ...] = ()
-    rejected: dict[str, int] = {}
+    rejected: dict[str, int] = msgspec.field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
     rollbook: str = ""
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from pipelines.errors import DamagedError
+from pipelines.landing import formats
 from pipelines.landing.bodies import DISCARD, MANIFEST, OLD, REJECTS, LandingFolder, damaged, decode, encode, name
 from pipelines.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from pipelines.landing.manifest import Approval, Discard, Drift, Manifest, Reject, TableCounts, Verdict
@@ -35,6 +36,12 @@ _DAY, _LANDING, _DISCARDED = "snapshot_date=", "landing=", "discarded="
 _OF_A_DAY = re.compile(rf"{_DAY}(\d{{4}}-\d\d-\d\d)")
 # Also a landing that is being written.
 _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
+
+
+class Expired(formats.Kept, frozen=True, kw_only=True):
+    """The content of `expired.json`: the expired days, and whether the history still holds each."""
+
+    days: dict[date, bool]
 
 
 class RawStore:
@@ -53,13 +60,13 @@ class RawStore:
         number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0) + 1
         # A unique name: the second process of a killed sync may live a moment longer than the sweep.
         partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
-        partial.chmod(files.PRIVATE_FOLDER)
+        files.set_mode(partial, files.PRIVATE_FOLDER)
         return number, partial
 
     def commit(self, partial: Path, manifest: Manifest) -> LandingFolder:
         """Turn a folder of durable bodies into a landing."""
         files.write(partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
-        folder = partial.rename(partial.with_name(f"{_LANDING}{manifest.landing}"))
+        folder = files.move(partial, partial.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(folder.parent)
         files.sync(self.root)
         return LandingFolder(folder, manifest)
@@ -159,7 +166,7 @@ class RawStore:
         folder = self._folder(manifest)
         discard = Discard(reason=reason, discarded_at=at, by=machine.person())
         files.write(folder / DISCARD, msgspec.json.encode([*_discards(folder), discard]))
-        folder.rename(folder.with_name(f"{_DISCARDED}{manifest.landing}"))
+        files.move(folder, folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest, at: datetime) -> None:
@@ -168,7 +175,7 @@ class RawStore:
         *earlier, last = _discards(aside)
         back = msgspec.structs.replace(last, undone_at=at, undone_by=machine.person())
         files.write(aside / DISCARD, msgspec.json.encode([*earlier, back]))
-        aside.rename(aside.with_name(f"{_LANDING}{manifest.landing}"))
+        files.move(aside, aside.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(aside.parent)
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
@@ -202,7 +209,7 @@ class RawStore:
         if not path.exists():
             return {}
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[date, bool])
+            return formats.decode(path.read_bytes(), Expired, path).days
         except (OSError, ValueError) as error:
             raise DamagedError(
                 f"raw/{EXPIRED} cannot be read ({type(error).__name__}). It lists the days that have expired:"
@@ -217,7 +224,7 @@ class RawStore:
         days = sorted(days)
         self._write_expired(self._expired() | {day: day in noted for day in days})
         there = [folder for day in days if (folder := self.root / f"{_DAY}{day}").exists()]
-        aside = [folder.rename(folder.with_name(f".{folder.name}{files.PARTIAL}")) for folder in there]
+        aside = [files.move(folder, folder.with_name(f".{folder.name}{files.PARTIAL}")) for folder in there]
         files.sync(self.root)
         for folder in aside:
             shutil.rmtree(folder)
@@ -227,7 +234,7 @@ class RawStore:
         self._write_expired({day: is_held and day not in days for day, is_held in self._expired().items()})
 
     def _write_expired(self, days: Mapping[date, bool]) -> None:
-        files.write(self.root / EXPIRED, msgspec.json.encode(days))
+        files.write(self.root / EXPIRED, msgspec.json.encode(Expired(days=dict(days))))
 
     def sweep(self) -> None:
         """Remove or complete killed writers' leftovers. Requires the writer lock."""
@@ -235,10 +242,10 @@ class RawStore:
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
         for old in self.root.glob(f"{_DAY}*/{OLD}*"):
             landing = old.with_name(old.name.removeprefix(OLD))
-            shutil.rmtree(old) if landing.exists() else old.rename(landing)
+            shutil.rmtree(old) if landing.exists() else files.move(old, landing)
         for unfinished in self.root.glob(f"{_DAY}*/.*{files.PARTIAL}"):
             # Renamed first: a killed sync's second process may still create a file in it.
-            shutil.rmtree(unfinished.rename(unfinished.with_suffix(f".swept{files.PARTIAL}")))
+            shutil.rmtree(files.move(unfinished, unfinished.with_suffix(f".swept{files.PARTIAL}")))
         for half_written in self.root.glob(f"{_DAY}*/{_LANDING}*/.*{files.PARTIAL}"):
             half_written.unlink()
         for _, day in self._days():

@@ -26,9 +26,10 @@ from typing import Annotated
 
 import duckdb
 import msgspec
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from pipelines.errors import BusyError, MachineError
+from pipelines.landing import formats
 from pipelines.settings import FLEET, for_all, place
 from pipelines.store.schema import SCHEMAS, declared
 from pipelines.util import files, machine
@@ -47,7 +48,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(formats.Kept, frozen=True, kw_only=True):
     """One access, at a time in UTC. `students` counts the different students shown; None if unknown.
 
     `user` is the account that read, `login` the account that logged in, if it is known and another one (`sudo`). `what`
@@ -76,13 +77,15 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     folder = root / PRIVATE
     path = folder / entry.at.strftime(_NAME)
     try:
-        files.folder(folder).chmod(files.PRIVATE_FOLDER)
-        with FileLock(folder / LOCK, timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE):
+        files.set_mode(files.folder(folder), files.PRIVATE_FOLDER)
+        with files.Lock(folder / LOCK, timeout=LOCK_SECONDS):
             _append(path, msgspec.json.encode(entry) + b"\n")
             if os.geteuid() == 0:  # what root wrote is the owner's: otherwise only root could log from then on
                 owner = root.stat()
                 for made in (folder, folder / LOCK, path):
                     os.chown(made, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    except machine.NotOfferedError as error:
+        raise MachineError(f"{error.strerror}. Unlogged access is refused") from None
     except Timeout:
         raise BusyError(
             f"{path} is locked by another process, so this access could not be logged and was refused: run it again"
@@ -102,16 +105,15 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
 def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
     """Read the log, optionally `since` a day (UTC): its entries, oldest first, and how many lines could not be read.
 
-    Raises MachineError when this account may not read it.
+    Raises MachineError when this account may not read it, and OtherVersionError.
     """
-    decoder = msgspec.json.Decoder(Entry)
     found: list[Entry] = []
     unreadable = 0
     try:
         for path in _paths(root / PRIVATE):
             for line in path.read_bytes().splitlines():
                 try:
-                    entry = decoder.decode(line)
+                    entry = formats.decode(line, Entry, path)
                 except (msgspec.DecodeError, UnicodeDecodeError):
                     unreadable += bool(line.strip())
                     continue

@@ -28,6 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from pipelines.errors import DamagedError
+from pipelines.landing import formats
 from pipelines.store import schema
 from pipelines.store.clean import clean
 from pipelines.store.database import connect, each, literal, transaction
@@ -59,7 +60,7 @@ _ORDER = {
 }
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
+class Release(formats.Kept, frozen=True, kw_only=True):
     """One set of codes: its random name, its first use (UTC), and each student's code by id."""
 
     name: str
@@ -84,7 +85,7 @@ class Codes:
     def load(self) -> Release | None:
         """The release in use; None before the first. Raises DamagedError for a damaged file."""
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Release)
+            return formats.decode(self.path.read_bytes(), Release, self.path)
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -92,7 +93,7 @@ class Codes:
 
     def save(self, release: Release) -> None:
         """Use this release from now on. It replaces the file's content."""
-        files.folder(self.path.parent).chmod(files.PRIVATE_FOLDER)
+        files.set_mode(files.folder(self.path.parent), files.PRIVATE_FOLDER)
         files.write(self.path, msgspec.json.encode(release))
 
     def damaged(self, how: str) -> DamagedError:

@@ -52,7 +52,7 @@ def clean(path: Path, scratch: Path) -> None:
         raise MachineError(
             f"{path.name} could not be copied ({kind}): check the room on its disk, and run the command again"
         )
-    copy.replace(path)
+    files.move(copy, path)
 
 
 def _copy(source: str, target: str, scratch: str) -> None:

@@ -14,7 +14,7 @@ import duckdb
 from pipelines.errors import BusyError, DamagedError, DeclarationError, MachineError
 from pipelines.tables import Column, Table
 from pipelines.util import machine
-from pipelines.util.files import PRIVATE_FILE, folder
+from pipelines.util.files import PRIVATE_FILE, folder, set_mode
 
 # Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"
@@ -82,7 +82,7 @@ def connect(
             connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
             connection.execute(f"USE {CATALOG}")
             if is_new:
-                path.chmod(PRIVATE_FILE)
+                set_mode(path, PRIVATE_FILE)
         else:
             connection.execute("ATTACH ':memory:' AS work")
             connection.execute("USE work")
@@ -202,7 +202,7 @@ def machine_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = machine.message_for_errno(error.errno, root, error.filename)
+        message = machine.message_for_error(error, root)
         if message is None:
             raise
         raise MachineError(message) from error

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from pipelines.errors import BusyError
 from pipelines.store.published import (
@@ -50,7 +50,7 @@ class FleetFile:
         """Hold the fleet's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
         files.folder(self.build)
         try:
-            with FileLock(self.build / LOCK, timeout=timeout, mode=files.PRIVATE_FILE):
+            with files.Lock(self.build / LOCK, timeout=timeout):
                 yield
         except Timeout:
             raise BusyError(

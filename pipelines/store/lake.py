@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import DamagedError
+from pipelines.landing.formats import Kept, decode
 from pipelines.landing.manifest import Proof, TableCounts
 from pipelines.store.database import each, each_table, file_literal, literal, names, no_rows
 from pipelines.store.schema import SNAPSHOT_DATE
@@ -51,7 +52,7 @@ _OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
 
-class DayRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DayRecord(Kept, frozen=True, kw_only=True):
     """What one day of the lake was made of, stored as `_day.json`; `digest` covers that and the whole content, and
     `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
     these.
@@ -181,7 +182,7 @@ def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part
 def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name: str) -> None:
     path = candidate.path(name)
     con.execute(f"COPY ({query}) TO {literal(path)} {COPY}")
-    path.chmod(files.PRIVATE_FILE)
+    files.set_mode(path, files.PRIVATE_FILE)
 
 
 class Lake:
@@ -191,14 +192,14 @@ class Lake:
         self.root = root
         self.mode = mode
         # Cached: a sync reads every day's record several times.
-        self._records = files.Decoded(msgspec.json.Decoder(DayRecord).decode)
+        self._records = files.Decoded(lambda content, path: decode(content, DayRecord, path))
         self.folder_mode = files.folder_mode(mode)
 
     def open_up(self) -> None:
         """Apply the current file modes to files that were written under other settings."""
         if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
             for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
-                path.chmod(self.folder_mode if path.is_dir() else self.mode)
+                files.set_mode(path, self.folder_mode if path.is_dir() else self.mode)
 
     def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
         """The complete days of the lake, in order; a day with a missing or truncated file is left out.
@@ -257,9 +258,9 @@ class Lake:
             target = self.own(name, day)
             for above in (self.root, self.root / name, target.parent):
                 files.folder(above, self.folder_mode)
-            source.chmod(self.mode)
+            files.set_mode(source, self.mode)
             files.sync(source)
-            source.replace(target)
+            files.move(source, target)
             files.sync(target.parent)
         files.write(marker, msgspec.json.encode(record), self.mode)
 

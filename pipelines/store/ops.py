@@ -13,6 +13,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from pipelines.landing.formats import FORMAT
 from pipelines.landing.manifest import Body, Drift, Manifest, Reject
 from pipelines.landing.raw import RawStore
 from pipelines.store.database import count, transaction
@@ -54,7 +55,7 @@ def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:
     """Give the file a new version id, published `at`; returns the id."""
     version = uuid4().hex
     con.execute("DELETE FROM spans.version")
-    con.execute("INSERT INTO spans.version VALUES ($1, $2)", [version, _utc(at)])
+    con.execute("INSERT INTO spans.version VALUES ($1, $2, $3)", [version, _utc(at), FORMAT])
     return version
 
 

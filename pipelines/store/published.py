@@ -84,11 +84,11 @@ class Versions:
     def prepare(self) -> None:
         """Make the folder, and apply the current modes."""
         files.folder(self.folder, self.folder_mode)
-        self.folder.chmod(self.folder_mode)
+        files.set_mode(self.folder, self.folder_mode)
         for version in self.all():
-            version.chmod(self.mode)
+            files.set_mode(version, self.mode)
         if self.link.is_file() and not self.link.is_symlink():  # a copy on a disk without symlinks
-            self.link.chmod(self.mode)
+            files.set_mode(self.link, self.mode)
 
     def all(self) -> list[Path]:
         """Every version, the newest first."""
@@ -117,16 +117,16 @@ class Versions:
 
     def replace(self, version: Path, file: Path) -> None:
         """Move a finished file in, in the place of a kept version."""
-        file.chmod(self.mode)
+        files.set_mode(file, self.mode)
         files.sync(file)
-        file.replace(version)
+        files.move(file, version)
         files.sync(self.folder)
 
     def again(self, file: Path) -> Path:
         """Add a copy or hard link of a version that is here already, under a new name."""
         version = self._new_name()
         same_file(file, version)
-        version.chmod(self.mode)
+        files.set_mode(version, self.mode)
         files.sync(self.folder)
         return version
 
@@ -140,10 +140,10 @@ class Versions:
             if error.errno not in _WITHOUT_LINKS:
                 raise
             shutil.copyfile(version, aside)
-            aside.chmod(self.mode)
+            files.set_mode(aside, self.mode)
             files.sync(aside)
             files.write(self.pointer, f"{version.name}\n".encode(), self.mode)
-        aside.replace(self.link)
+        files.move(aside, self.link)
         files.sync(self.link.parent)
 
     def sweep(self) -> None:
@@ -195,7 +195,7 @@ def set_aside(path: Path, aside: Path) -> None:
         if not aside.exists():
             same_file(found, aside)
     else:
-        path.rename(aside)
+        files.move(path, aside)
 
 
 def remove(path: Path) -> None:

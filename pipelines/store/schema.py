@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import duckdb
 
+from pipelines.landing import formats
 from pipelines.store.database import literal
 from pipelines.tables import SETS, TABLES, Column, Relation
 
@@ -237,6 +238,7 @@ VERSION = Relation(
     (
         Column("id", "VARCHAR", "New with each publish.", personal=False),
         Column("published_at", "TIMESTAMP", "When it was made, UTC."),
+        Column("format", "BIGINT", "Its format number: another version of Rollbook may use another.", personal=False),
     ),
     key=("id",),
 )
@@ -378,6 +380,18 @@ class Existing:
     comment: str | None = None
     columns: list[tuple[str, str]] = field(default_factory=list)
     comments: dict[str, str] = field(default_factory=dict)
+
+
+def check_format(con: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Raise OtherVersionError if another version of Rollbook wrote the current database, which is called `name`.
+
+    Raises duckdb.CatalogException if it is no file of Rollbook's.
+    """
+    try:
+        found = con.execute("SELECT format FROM spans.version").fetchone()
+    except duckdb.BinderException:  # older than the number
+        found = (None,)
+    formats.check(found[0] if found else None, name)
 
 
 def existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:

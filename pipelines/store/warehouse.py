@@ -82,11 +82,11 @@ class Warehouse:
         """Make the folders; everybody who may read a published file may enter the warehouse's folder."""
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
-        self.root.chmod(entered)
+        files.set_mode(self.root, entered)
         if self.fleet is not None:  # people who may enter this folder must pass the one that all institutions share
             now = self.root.parent.stat().st_mode & 0o777
             if now | entered & 0o011 != now:
-                self.root.parent.chmod(now | entered & 0o011)
+                files.set_mode(self.root.parent, now | entered & 0o011)
         self.lake.open_up()
         self.versions.prepare()
         for path in (self.build, self.scratch):
@@ -117,7 +117,7 @@ class Warehouse:
         try:
             if base is not None:
                 self.own.copy(base, self.next)
-                self.next.chmod(files.PRIVATE_FILE)
+                files.set_mode(self.next, files.PRIVATE_FILE)
                 if not self.own.is_unmodified(base):
                     raise BusyError(
                         f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
@@ -187,6 +187,7 @@ class Warehouse:
             return []
         try:
             with connect(path, scratch=self.scratch, read_only=True) as con:
+                schema.check_format(con, path.name)
                 return con.execute(query).fetchall()
         except (duckdb.CatalogException, duckdb.BinderException):
             raise DamagedError(

@@ -6,14 +6,14 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from pipelines.errors import (
     BusyError,
@@ -21,6 +21,7 @@ from pipelines.errors import (
     ContractChangedError,
     DamagedError,
     HeldError,
+    OtherVersionError,
     RollbookError,
 )
 from pipelines.flatten import rows
@@ -177,6 +178,8 @@ class Rollbook(ABC):
                     if recover:
                         try:
                             self.recover()
+                        except OtherVersionError:  # a landing of this version would not help the other
+                            raise
                         except RollbookError as error:
                             log.warning("The warehouse could not be brought up to date: %s", error.message)
                             self._blocked = error
@@ -506,27 +509,19 @@ def writer_lock(build: Path, now: datetime) -> Iterator[None]:
     The lock is the operating system's; a killed writer leaves none behind.
     """
     path = build / "writer.lock"
-    lock = FileLock(path, mode=files.PRIVATE_FILE)
-    note = path.with_name("writer.txt")
+    lock = files.Lock(path)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        log.warning("Waiting for another writer to finish (%s)", _who(note))
+        log.warning("Waiting for another writer to finish (%s)", files.holder(path))
         try:
             lock.acquire(timeout=WAIT_SECONDS)
         except Timeout:
-            raise BusyError(f"Another sync is still writing ({_who(note)}). Try again when it is done") from None
+            raise BusyError(
+                f"Another sync is still writing ({files.holder(path)}). Try again when it is done"
+            ) from None
     try:
-        with suppress(OSError):  # the sync itself reports a full disk, after its sweep
-            note.write_text(f"process {os.getpid()} since {now:%Y-%m-%d %H:%M:%S} UTC")
-            note.chmod(files.PRIVATE_FILE)
+        files.note_holder(path, f"process {os.getpid()} since {now:%Y-%m-%d %H:%M:%S} UTC")
         yield
     finally:
         lock.release()
-
-
-def _who(note: Path) -> str:
-    try:
-        return note.read_text()
-    except OSError:
-        return "just started"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,17 @@ _LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
 
 
+class NotOfferedError(OSError):
+    """A file system does not offer what is needed; `strerror` is a sentence that says what, and what to do."""
+
+
+def message_for_error(error: OSError, root: Path) -> str | None:
+    """As `message_for_errno`, for an error below `root`."""
+    if isinstance(error, NotOfferedError):
+        return f"{error.strerror}. {NOTHING_LOST}"
+    return message_for_errno(error.errno, root, error.filename)
+
+
 def message_for_errno(number: int | None, root: Path, file: object = None) -> str | None:
     """Return what an errno means for files below `root`, and what to do; None if an operator cannot fix it."""
     if number not in _MESSAGES:
@@ -30,12 +42,28 @@ def message_for_errno(number: int | None, root: Path, file: object = None) -> st
     place = Path(os.fsdecode(file)) if isinstance(file, (str, bytes)) else root
     folder = place.parent if place is not root else root
     left = in_bytes(free(place)) if number == errno.ENOSPC else ""  # asking the disk may fail for the same reason
-    return f"{_MESSAGES[number].format(root=root, file=place, folder=folder, left=left, who=account())} {NOTHING_LOST}"
+    says = _MESSAGES[number].format(
+        root=root, file=place, folder=folder, left=left, who=account(), kind=file_system(place)
+    )
+    return f"{says} {NOTHING_LOST}"
 
 
 def errno_in(text: str) -> int | None:
     """Return the errno whose text a library's message quotes; None if `message_for_errno` has no message for it."""
     return next((number for number in _MESSAGES if os.strerror(number) in text), None)
+
+
+def file_system(path: Path) -> str:
+    """Return the type of the file system that a path is on, such as `ext4` or `cifs`, as Linux names it."""
+    best, kind = "", "of an unknown type"
+    with suppress(OSError):  # not on every system, and not below every folder
+        place = str(existing(path).resolve())
+        for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
+            _, written, name, *_ = line.split(" ")
+            mount = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), written)
+            if len(mount) >= len(best) and f"{place}/".startswith(f"{mount.rstrip('/')}/"):
+                best, kind = mount, name
+    return kind
 
 
 def existing(path: Path) -> Path:
@@ -117,6 +145,10 @@ _NOT_ALLOWED = (
     " warehouse to this one (chown -R {who} {root})."
 )
 _TOO_MANY = "This account may not open more files at once (ulimit -n shows how many). Raise that."
+_IN_USE = (
+    "{file} cannot be replaced: another program has it open, or its file system ({kind}) does not allow it. Close what"
+    " uses it (an analyst's notebook, a virus scanner, a backup), then run the sync again."
+)
 _MESSAGES = {
     errno.ENOSPC: "The disk is full: {left} are left where {folder} is. Make room (`rollbook prune --dry-run` shows"
     " what Rollbook itself could delete), then run the sync again.",
@@ -127,6 +159,8 @@ _MESSAGES = {
     errno.EPERM: _NOT_ALLOWED,
     errno.EFBIG: "A file below {root} would be larger than this account or its disk allows (ulimit -f shows the"
     " account's limit). Raise it, then run the sync again.",
+    errno.EBUSY: _IN_USE,
+    errno.ETXTBSY: _IN_USE,
     errno.EMFILE: _TOO_MANY,
     errno.ENFILE: _TOO_MANY,
     errno.EIO: "The disk of {file} reports an error. Check it first (dmesg, smartctl); then, to recover what it lost,"

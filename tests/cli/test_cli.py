@@ -13,6 +13,7 @@ import dagster as dg
 import pytest
 
 from pipelines.sandbox import Sandbox
+from pipelines.settings import ROOT
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.reading import rows
 from tests.support.records import classes, students
@@ -184,3 +185,21 @@ def test_the_demo_answers_questions_and_stays_apart_from_the_real_school(
     assert rows(file, synced) == [(2, YESTERDAY, TODAY)]
     school = "SELECT school_id, (SELECT COUNT(*) FROM students) FROM institution"
     assert published(tmp_path, school) == [(service.school["id"], len(service.students))]
+
+
+def test_a_dagster_home_that_cannot_be_used_is_named_and_a_missing_one_is_made(
+    rollbook: Run, service: Service, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for wrong, says in {
+        "dagster": f"DAGSTER_HOME=dagster must be a whole path, such as {tmp_path / 'dagster'}",
+        str(tmp_path / "file"): "is a file: set it to a folder",
+        "/proc/dagster": "is not there and cannot be made (No such file or directory)",
+    }.items():
+        done = rollbook("sync", DAGSTER_HOME=wrong, **at(service))
+        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    new = tmp_path / "new" / "home"
+    assert rollbook("sync", DAGSTER_HOME=str(new), **at(service)).returncode == 0
+    assert runs(new) == 1
+    assert (new / "dagster.yaml").read_bytes() == (ROOT / "dagster_home" / "dagster.yaml").read_bytes()
+    assert new.stat().st_mode & 0o777 == 0o700

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.errors import BusyError, EngineError, NothingLandedError
 from pipelines.fleet import build as building
+from pipelines.landing.formats import FORMAT
 from pipelines.store.fleet import FleetFile
 from tests.support.nights import night
 from tests.support.processes import canary
@@ -125,7 +126,7 @@ def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: 
     folder = district.warehouse / "fleet" / "state"
     district.pause(CEDAR, "holidays")
     last = {"kind": "failed", "at": "2036-11-21T03:00:00+01:00", "day": "2036-11-21", "message": "It is down"}
-    (folder / "ash.json").write_text(json.dumps({"last": last}))
+    (folder / "ash.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     district.rename(BIRCH, "dogwood")
     assert district.build().institutions == 1
     told = "institution, last_outcome, CAST(last_at AS VARCHAR), description, paused, newest_day"

@@ -78,7 +78,7 @@ def test_files_are_the_owners_alone_whatever_the_umask(raw: RawStore) -> None:
 def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order is what survives a power cut: bodies, index and manifest, their folder, the rename, its folder."""
     steps: list[str] = []
-    fsync, rename = os.fsync, Path.rename
+    fsync, rename = os.fsync, Path.replace
 
     def noted_fsync(fd: int) -> None:
         steps.append("fsync " + Path(f"/proc/self/fd/{fd}").readlink().name)
@@ -89,7 +89,7 @@ def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, mo
         return rename(self, target)
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(Path, "rename", noted_rename)
+    monkeypatch.setattr(Path, "replace", noted_rename)
     land(raw)
     renamed = next(n for n, step in enumerate(steps) if step.endswith(" landing=1"))
     partial = steps[renamed].split()[1]

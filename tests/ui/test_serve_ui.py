@@ -50,6 +50,16 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
     assert done.returncode == exits, done.stderr
 
 
+def test_a_second_server_on_the_same_dagster_home_is_refused_and_told_who_is_there(
+    demo: Demo, environment: dict[str, str]
+) -> None:
+    done = run_command("serve", "--demo", "--port", str(free_port()), env=environment)
+    assert done.returncode == 1
+    assert f"(process {demo.served.process.pid} of " in done.stderr
+    assert f", {demo.served.url}): two of them would start every night twice" in done.stderr
+    assert demo.served.answers()
+
+
 def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/history/student_summaries")
     expect(page.get_by_text("One row per student whose summary was ever stated")).to_be_visible()

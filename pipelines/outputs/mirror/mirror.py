@@ -38,6 +38,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from pipelines.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
+from pipelines.landing import formats
 from pipelines.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from pipelines.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
 from pipelines.landing.manifest import Manifest
@@ -83,7 +84,7 @@ class File(msgspec.Struct, frozen=True):
 Source = dict[str, tuple[str, File]]
 
 
-class Catalog(msgspec.Struct, frozen=True, kw_only=True):
+class Catalog(formats.Kept, frozen=True, kw_only=True):
     """All files of the copy by path in the warehouse. `warehouse` is the random id of the owner."""
 
     number: int
@@ -97,7 +98,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return sorted({day for path in self.files if path.startswith(RAW) and (day := _day_of(path))})
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class State(formats.Kept, frozen=True, kw_only=True):
     """What one warehouse keeps of its own: its random id, which the copy carries; how the last update failed; when the
     copy was last proven, when that was last tried, and why it then failed (`unproven`).
 
@@ -105,7 +106,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     warehouse: str
-    known: dict[str, tuple[int, int, int, str]] = {}
+    known: dict[str, tuple[int, int, int, str]] = msgspec.field(default_factory=dict)
     failed: str = ""
     proven_at: datetime | None = None
     tried_at: datetime | None = None
@@ -249,8 +250,8 @@ class Mirror(Listener):
             return bodies_changed
         kind: Any = RegisterContent if day is None else Manifest
         try:
-            before = msgspec.json.decode(bucket.read(stored_as(*there[record])), type=kind)
-            after = msgspec.json.decode((self.root / here[record][0]).read_bytes(), type=kind)
+            before = formats.decode(bucket.read(stored_as(*there[record])), kind, f"{bucket.url}/{there[record][0]}")
+            after = formats.decode((self.root / here[record][0]).read_bytes(), kind, self.root / here[record][0])
         except (OSError, ValueError):
             return True
         if day is None:
@@ -284,7 +285,7 @@ class Mirror(Listener):
     def state(self) -> State:
         """The kept state. If it cannot be read, it is a new warehouse's, and all digests are computed again."""
         try:
-            return msgspec.json.decode((self.root / STATE).read_bytes(), type=State)
+            return formats.decode((self.root / STATE).read_bytes(), State, self.root / STATE)
         except (OSError, msgspec.DecodeError):
             return State(warehouse=secrets.token_hex(16))
 
@@ -328,7 +329,7 @@ def newest(bucket: Bucket) -> Catalog | None:
     if not numbers:
         return None
     try:
-        return msgspec.json.decode(bucket.read(numbers[-1]), type=Catalog)
+        return formats.decode(bucket.read(numbers[-1]), Catalog, f"{bucket.url}/{numbers[-1]}")
     except (FileNotFoundError, msgspec.DecodeError):
         raise MirrorError(
             f"{bucket.url}/{numbers[-1]} cannot be read. If a sync is copying right now, run this again when it is"

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import msgspec
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
-from pipelines.errors import RollbookError, UndeliveredError
+from pipelines.errors import OtherVersionError, RollbookError, UndeliveredError
 from pipelines.export.query import run_query
+from pipelines.landing import formats
 from pipelines.outputs.notify.channels import send
 from pipelines.source.fetch import utc_now
 from pipelines.sync.whole import WholeRollbook
@@ -79,7 +80,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class State(formats.Kept, frozen=True, kw_only=True):
     """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
     one was bad, and the outbox.
     """
@@ -225,7 +226,7 @@ class Alerts:
         with ExitStack() as stack:
             try:
                 files.folder(self._path.parent)
-                lock = FileLock(self._path.with_suffix(".lock"), timeout=LOCK_SECONDS, mode=files.PRIVATE_FILE)
+                lock = files.Lock(self._path.with_suffix(".lock"), timeout=LOCK_SECONDS)
                 stack.enter_context(lock)
             except (OSError, Timeout) as error:
                 log.warning("The alerts go on without their lock (%s)", type(error).__name__)
@@ -234,8 +235,8 @@ class Alerts:
     def load(self) -> State:
         """What was reported, and which messages are not delivered yet."""
         try:
-            return self._unwritten.get(self._path) or msgspec.json.decode(self._path.read_bytes(), type=State)
-        except (OSError, msgspec.DecodeError) as error:
+            return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), State, self._path)
+        except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # also of that one people are told
             if not isinstance(error, FileNotFoundError):
                 log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
         return State(since=self.clock())

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.errors import NothingLandedError, RollbookError
+from pipelines.landing.formats import FORMAT
 from tests.support.processes.commands import run_command
 from tests.support.records import classes, student, students
 from tests.support.warehouses.district import District, new_district
@@ -64,7 +65,7 @@ def test_the_page_says_who_is_up_to_date_and_where_the_contract_drifts(district:
     state = district.warehouse / "fleet" / "state"
     state.mkdir(exist_ok=True)
     told = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
-    (state / "birch.json").write_text(json.dumps({"last": told}))
+    (state / "birch.json").write_text(json.dumps({"format": FORMAT, "last": told}))
     printed = run(district, "report")
     assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never." in printed
     file = district.warehouse / "fleet-report.html"

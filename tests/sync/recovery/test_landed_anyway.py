@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pipelines.errors import DamagedError
 from pipelines.landing.manifest import Manifest, Verdict
-from pipelines.landing.raw import RawStore
+from pipelines.landing.raw import Expired, RawStore
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily
@@ -44,7 +45,7 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     name, damage = case
     path = house.warehouse / name
     if not path.exists():
-        path.write_bytes(b"{}")
+        path.write_bytes(msgspec.json.encode(Expired(days={})))
     kept = path.with_name("kept")
     shutil.copyfile(path, kept)
     damage(path)

@@ -1,0 +1,156 @@
+"""What another version of Rollbook wrote is told from damage, and nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pytest
+
+from pipelines.errors import OtherVersionError
+from pipelines.explore.book import Book
+from pipelines.landing.formats import FORMAT
+from pipelines.operations.doctor import examine
+from pipelines.operations.status import load_status
+from pipelines.outputs.mirror.mirror import Mirror
+from pipelines.privacy import access
+from pipelines.privacy.erasure import erase
+from pipelines.store.published import target
+from tests.support.nights import House, folder, new_house
+from tests.support.records import students
+
+# What a night needs, and what it makes besides: a fault there is a warning.
+NEEDED = (
+    "raw/snapshot_date=*/landing=1/manifest.json",
+    "raw/expired.json",
+    "snapshots/observed/snapshot_date=*/_day.json",
+    "private/erasures/register.json",
+)
+BESIDES = ("private/codes.json", "private/mirror.json")
+OTHER = FORMAT + 1
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A warehouse that has one of each kind of file."""
+    copy = tmp_path_factory.mktemp("copy")
+    with new_house(students(6), lake=copy.as_uri(), pseudonymous=True, keep_days=2) as house:
+        for number in range(1, 5):
+            house.night(number)
+        erase(house.rollbook(), 6, reason="asked", confirm=lambda _: True)
+        access.note(house.warehouse, "query")
+        yield house.at(5)
+
+
+@pytest.fixture
+def house(made: House) -> Iterator[House]:
+    """The same, as it was."""
+    with folder() as aside:
+        shutil.copytree(made.warehouse, aside / "w", symlinks=True)
+        house = House(aside / "w", made.service, **made.over)
+        house.now = made.now
+        yield house
+
+
+def change(path: Path, number: int | None) -> None:
+    """Give a file another format number, or none."""
+    ours, other = f'"format":{FORMAT}'.encode(), b"" if number is None else f'"format":{number}'.encode()
+    content = re.sub(rb'("format": ?\d+)(, ?)?\n? *', other + (rb"\2" if other else b""), path.read_bytes(), count=1)
+    assert content != path.read_bytes(), ours
+    if path.name == "manifest.json":
+        body, mark, _ = content.rpartition(b',\n  "checksum": "')
+        content = body + mark + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
+    path.write_bytes(content)
+
+
+def state(root: Path) -> dict[str, str]:
+    """Every file of a warehouse that a writer keeps, with its digest."""
+    found = (p for p in root.rglob("*") if p.is_file() and "build" not in p.parts and "private" not in p.parts)
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+
+
+def test_every_file_of_ours_that_stays_has_its_format_number(house: House) -> None:
+    found = [p for p in house.warehouse.rglob("*.json*") if p.name not in ("pages.jsonl", "rejects.jsonl")]
+    assert {p.name for p in found} >= {"manifest.json", "expired.json", "_day.json", "register.json", "codes.json"}
+    for path in found:
+        for line in path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]:
+            assert msgspec.json.decode(line)["format"] == FORMAT, path
+    assert house.query("SELECT format FROM spans.version") == [(FORMAT,)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "number"), [*((kept, OTHER) for kept in NEEDED), (NEEDED[0], 0), (NEEDED[0], None), (NEEDED[3], None)]
+)
+def test_a_file_of_another_version_is_never_called_damaged(house: House, kept: str, number: int | None) -> None:
+    path = max(house.warehouse.glob(kept))
+    change(path, number)
+    before = state(house.warehouse)
+    theirs = "without a format number" if number is None else f"format {number}"
+    says = f"{path} was written by another version of Rollbook ({theirs}, this one reads {FORMAT}). Nothing was changed"
+    for asked in (house.sync, house.rollbook().rebuild):
+        with pytest.raises(OtherVersionError) as refused:
+            asked()
+        assert refused.value.message.startswith(says)
+        assert refused.value.exit_code == 2
+    try:
+        problems = load_status(house.rollbook()).problems
+    except OtherVersionError as error:
+        problems = (error.message,)
+    assert any(says in problem for problem in problems)
+    assert any(finding.says.startswith(says) for finding in examine(house.rollbook()))
+    assert state(house.warehouse) == before
+
+
+@pytest.mark.parametrize("kept", BESIDES)
+def test_a_file_that_a_night_can_do_without_stays_as_another_version_wrote_it(
+    house: House, kept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = house.warehouse / kept
+    change(path, OTHER)
+    before = path.read_bytes()
+    house.sync()
+    assert f"{path} was written by another version of Rollbook (format {OTHER}" in caplog.text
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("statement", ["UPDATE spans.version SET format = 2", "ALTER TABLE spans.version DROP format"])
+def test_a_published_file_of_another_version_is_kept_as_it_is(house: House, statement: str) -> None:
+    warehouse = house.rollbook().warehouse
+    newest = target(house.published)
+    assert newest is not None
+
+    def amend(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute(statement)
+
+    warehouse.restore(newest, amend)
+    before = state(house.warehouse)
+    says = "rollbook.duckdb was written by another version of Rollbook"
+    with pytest.raises(OtherVersionError, match=says):
+        house.sync()
+    with pytest.raises(OtherVersionError, match=says), Book(house.warehouse).open():
+        pass
+    assert state(house.warehouse) == before
+
+
+def test_a_log_of_another_version_is_not_counted_as_lines_that_cannot_be_read(house: House) -> None:
+    (path,) = (house.warehouse / "private").glob("access-*.jsonl")
+    change(path, OTHER)
+    with pytest.raises(OtherVersionError, match=path.name):
+        access.entries(house.warehouse)
+
+
+def test_a_copy_of_another_version_is_not_replaced(house: House) -> None:
+    copy = Path(str(house.over["lake"]).removeprefix("file://"))
+    path = max(copy.rglob("catalog-*.json"))
+    before = path.read_bytes()
+    change(path, OTHER)
+    try:
+        with pytest.raises(OtherVersionError, match=path.name):
+            house.rollbook().listener(Mirror).status()
+    finally:
+        path.write_bytes(before)
