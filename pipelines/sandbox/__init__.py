@@ -1,20 +1,23 @@
 """A stand-in for the records service, with a made-up institution behind it. For trying, testing and measuring.
 
-It serves the whole contract, and any faults that a test gives it (`Service.on`).
-
-    service.py      HTTP on loopback, and the endpoints over lists of records or over a made-up school's day
+    service.py      the contract's endpoints over lists of records
     institution.py  a day of the institution: its calendar, pupils, classes and work as the contract's records
+    odd.py          what many real services do besides the contract (`rollbook sandbox --odd`)
+    app.py          all this over HTTP, as a Starlette application on loopback
 
-**The institution changes daily**, as schools do. In term nine students in ten are active every week; four in ten change
-overnight in something other than `days_since_last_activity`, at weekends two, in the holidays fewer than one
-(`institution.py` has the terms). One in eight would be watched: some struggle, some fall, some stay away, a few never
-logged in. A `quiet` institution is the same with 2 to 3 % of changes a night. 0.2 to 0.3 % are no longer listed, and as
-many are new or back. Others change their names or move to another class. Classes close, stay listed as inactive for
-three weeks, then disappear; successors open; now and then a teacher changes. Fields that "may be absent" by the
-contract are omitted for a few students for a while. Events are spaced evenly instead of randomly, so that every
-fortnight of a school of 500 has some of each, and no night of a school of 50 or more is a mass change (in a smaller
-one, a leaver or two are a tenth of the roster). The same seed, size, opening and day always give the same records, in
-any order of requested days.
+**The institution is a real school's year.** On a day of lessons nearly everybody works, so that most summaries change
+overnight; at a weekend one in ten does, in the holidays nobody (`institution.py` has the terms). A fifth of the pupils
+leave in July; in August everybody is promoted into new classes, and others join. These nights are held, as they should
+be: a person looks. Last year's classes stay listed as inactive for three weeks and then disappear together.
+
+Between, 0.2 to 0.3 % of the pupils are no longer listed, and as many are new or back. Others change their names, move
+to another class, or get another id; some get the id of one who left. A teacher changes now and then, and an elective
+opens as another closes. One pupil in eight would be watched: some struggle, some fall, some stay away, a few never
+logged in. The best have extra credit, with scores above 100, and every night each picture's address has another
+signature. Fields that "may be absent" by the contract are omitted for a few students for a while. Events are spaced
+evenly instead of randomly, so that every fortnight of a school of 500 has some of each, and no other night of a school
+of 50 or more is a mass change (in a smaller one, a leaver or two are a tenth of the roster). The same seed, size,
+opening and day always give the same records, in any order of requested days.
 
 **What the contract leaves open, and what the sandbox does:**
 
@@ -50,29 +53,19 @@ any order of requested days.
   assignments, the first and last date are null.
 """
 
+from pipelines.sandbox.app import Sandbox, serve
 from pipelines.sandbox.institution import Day, Institution
-from pipelines.sandbox.service import (
-    DEFAULT_KEY,
-    Asked,
-    Bend,
-    Reply,
-    Sandbox,
-    Server,
-    Service,
-    error_reply,
-    school_of,
-    serve,
-)
+from pipelines.sandbox.odd import Odd
+from pipelines.sandbox.service import DEFAULT_KEY, Asked, Reply, Service, error_reply, school_of
 
 __all__ = [
     "DEFAULT_KEY",
     "Asked",
-    "Bend",
     "Day",
     "Institution",
+    "Odd",
     "Reply",
     "Sandbox",
-    "Server",
     "Service",
     "error_reply",
     "school_of",

@@ -4,18 +4,21 @@ Every random choice comes from Philox, numpy's counter-based generator, with the
 nothing is simulated forward or kept from day to day, and days can be asked for in any order. Everything is computed for
 all seats of the school at once. No HTTP here. To add a field, add a line to `_students` or `_classes`.
 
-**Pupils.** A school has a fixed number of seats. A seat's pupil stays for about two years; a new one follows two weeks
-later. Now and then a pupil is not listed for some days and comes back.
+**Pupils.** A school has a fixed number of seats. A fifth of them is vacated in July, by those who have finished school,
+and taken in August. Between, a seat's pupil stays for about two years, and a new one follows two weeks later. Now and
+then a pupil is not listed for some days and comes back. A few get another id and keep their name, email and reference
+id; a few get the id of the one who had the seat before.
 
-**Classes.** A school has a fixed number of places in its timetable, each of which always has one active class. When a
-class closes, its successor opens in the same place on the same day with the same pupils; the closed one stays listed as
-inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own: if it
-were computed every night, all class summaries would change every morning.
+**Classes.** A school has a fixed number of places in its timetable, each of which always has one active class. In
+August everybody is promoted: all classes close and others open, with other pupils. Electives are shorter. When one
+closes, its successor opens in the same place on the same day with the same pupils. A closed class stays listed as
+inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own.
 
-**Work.** A pupil visits at a pace of its own, in moments (see the calendar below), and the record stands as of the last
-visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few of them, by chance;
-some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion falls, and climbs
-again slowly. All counts of assignments begin again with the school year, in the last week of August.
+**Work.** Nearly everybody works on every day of lessons, a few at a weekend, and nobody in the holidays; the record
+stands as of the last visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few
+of them, by chance; some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion
+falls, and climbs again slowly. All counts of assignments begin again with the school year, in the last week of August.
+The best have extra credit, so that their score is above 100.
 """
 
 from __future__ import annotations
@@ -38,10 +41,7 @@ Record = dict[str, Any]
 Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of its timetable
 
 # Share of pupils, and how many moments apart their visits are. The others never visit.
-_LIVELY = ((0.45, 20), (0.39, 30), (0.11, 70), (0.035, 400))
-# 1.4 % of the pupils work on a school day; with everything else, 2 to 3 % change overnight: typical of a service that
-# pupils seldom use, and the rate of the large benchmarks.
-_QUIET = ((0.06, 100), (0.60, 900), (0.31, 2500))
+_PACES = ((0.78, 10), (0.10, 14), (0.07, 35), (0.035, 400))
 _FIRST_VISIT_WITHIN = 150  # moments: three weeks of term
 
 # In school days, spread over the seats: with 500 students, in a fortnight nine join and nine leave, five are away for
@@ -56,6 +56,8 @@ _TEACHER_STAYS = 1200
 _LISTED_AFTER_CLOSING = 15
 _CLASSES_OF_A_TEACHER = 5
 _WEEKS = 40  # with lessons, in a school year
+_YEAR_GROUPS = 5  # one of them leaves each July
+_HAVE_ANOTHER_ID, _HAVE_A_USED_ID, _HAVE_EXTRA_CREDIT = 0.01, 0.05, 0.02  # shares of the pupils
 _SLUMP = ("slump", "slump begins", "slump lasts")
 _TURNS = 4096  # more than a seat's or a place's changes of one kind
 
@@ -70,8 +72,9 @@ _OMITTED_FOR = 80
 
 # Four lessons for all pupils, two for some. Electives are small and short, so that in a school of 500 a class opens or
 # closes every other day without moving a tenth of the pupils each time. A pupil has at most one class of a group. For
-# each group: the share of the pupils who take it, pupils in a class, school days from opening to closing.
-_GROUPS = (*((1.0, 25, 2000),) * 4, (2 / 3, 25, 2000), (1 / 3, 5, 100))
+# each group: the share of the pupils who take it, pupils in a class, and the school days from opening to closing (None:
+# those of the school year).
+_GROUPS = (*((1.0, 25, None),) * 4, (2 / 3, 25, None), (1 / 3, 5, 100))
 _LEAST_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
 # In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
 _SMALL = 50
@@ -92,17 +95,12 @@ class Day(NamedTuple):
 
 
 class Institution:
-    """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools.
+    """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools."""
 
-    In a `quiet` school pupils seldom work: 2 to 3 % of the students change overnight, instead of four in ten.
-    """
-
-    def __init__(
-        self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1), *, quiet: bool = False
-    ) -> None:
+    def __init__(self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1)) -> None:
         self.seed, self.opened = seed, opened
-        self._paces = _QUIET if quiet else _LIVELY
         self._start = day_number(opened)
+        self._opening_year = int(year_of(self._start))
         self._first = int(SCHOOL_DAYS[self._start - 1]) + 1  # the first school day
         seats = ceil(students / ((_SEAT - _SEAT_EMPTY) / _SEAT * (1 - 2.5 / _AWAY_EVERY)))
         self._seats = np.arange(seats)
@@ -116,10 +114,10 @@ class Institution:
         self._sizes = [max(_LEAST_OF_A_GROUP, round(students * share / size)) for share, size, _ in _GROUPS]
         places = sum(self._sizes)
         self._places = np.arange(places)
-        self._lasts = np.repeat([lasts for _, _, lasts in _GROUPS], self._sizes)
+        self._lasts = np.repeat([lasts or 0 for _, _, lasts in _GROUPS], self._sizes)
         # Spread over all classes that last as long, or a fortnight might have no closing class.
         self._class_phase = np.zeros(places, dtype=np.int64)
-        for lasts in {lasts for _, _, lasts in _GROUPS}:
+        for lasts in set(filter(None, self._lasts.tolist())):
             alike = self._lasts == lasts
             self._class_phase[alike] = self._spread(f"class {lasts}", int(alike.sum()), lasts)
         self._teacher_phase = self._spread("class teacher", places, _TEACHER_STAYS)
@@ -179,19 +177,36 @@ class Institution:
         """Return the pupils of all seats, and their work, at the end of a day."""
         school_day, seats = int(SCHOOL_DAYS[today]), len(self._seats)
         since = school_day - self._first + 1
-        occupant, stayed = np.divmod(since + self._seat_phase, _SEAT)
+        moved_in, stayed = np.divmod(since + self._seat_phase, _SEAT)
         away = (since + self._away_phase) % _AWAY_EVERY < 1 + self._seats % 4
-        joined = np.maximum(day_of_school_day(school_day - stayed), self._start)
+        # Those whose seat is taken in August: how often it was, when it was last, and whether the July before has come.
+        year = year_of(today)
+        promoted = (year + self._seats) // _YEAR_GROUPS - (self._opening_year + self._seats) // _YEAR_GROUPS
+        taken = np.where(promoted > 0, _YEARS[year - (year + self._seats) % _YEAR_GROUPS], self._start)
+        finished = ((year + 1 + self._seats) % _YEAR_GROUPS == 0) & (today >= _FINISHED[year])
+        occupant = moved_in + promoted
+        joined = np.maximum(day_of_school_day(school_day - stayed), taken)
+        here = np.minimum(stayed, np.where(promoted > 0, school_day - SCHOOL_DAYS[taken], stayed))
         groups_taken = 4 + (self._draw("groups", seats, occupant) * (self._groups_taken - 3)).astype(int)
         places, start = [], 0
         for group, size in enumerate(self._sizes):
             moves = (since + self._place_phase[group]) // _PLACE_LASTS
+            if _GROUPS[group][2] is None:
+                moves = moves + 40 * (year - self._opening_year)
             place = start + (self._draw(f"place {group}", seats, occupant * _TURNS + moves) * size).astype(int)
-            places.append(np.where((stayed >= _PLACED_AFTER) & (group < groups_taken), place, -1))
+            places.append(np.where((here >= _PLACED_AFTER) & (group < groups_taken), place, -1))
             start += size
+        size = 10 ** max(3, len(str(seats)))
+        number = (10 + occupant) * size + self._seats
+        has_used_id = (self._draw("used id", seats, occupant) < _HAVE_A_USED_ID) & (occupant > 0)
+        own_id = np.where(has_used_id, number - size, number)
+        # Another id from some week of their stay on.
+        changes_id = self._draw("another id", seats, occupant) < _HAVE_ANOTHER_ID
+        has_another_id = changes_id & (here >= 5 + 100 * self._draw("another id from", seats, occupant))
         pupils = {
-            "id": (10 + occupant) * 10 ** max(3, len(str(seats))) + self._seats,
-            "listed": (stayed < _SEAT - _SEAT_EMPTY) & ~away,
+            "id": np.where(has_another_id, own_id + 500 * size, own_id),
+            "number": number,
+            "listed": (stayed < _SEAT - _SEAT_EMPTY) & ~away & ~finished,
             "occupant": occupant,
             "joined": joined,
             "names": (since + self._name_phase) // _NAME_LASTS,
@@ -203,8 +218,8 @@ class Institution:
         def draw(purpose: str) -> Floats:
             return self._draw(purpose, len(occupant), occupant)
 
-        kind, limits = draw("pace"), np.cumsum([share for share, _ in self._paces])
-        apart = np.array([moments for _, moments in (*self._paces, self._paces[-1])])
+        kind, limits = draw("pace"), np.cumsum([share for share, _ in _PACES])
+        apart = np.array([moments for _, moments in (*_PACES, _PACES[-1])])
         pace = apart[np.searchsorted(limits, kind, side="right")]
         phase = (draw("phase") * pace).astype(int)
         # Newcomers log in within three weeks at any pace; the paced visits count from there.
@@ -215,7 +230,7 @@ class Institution:
         visits = np.where(has_visited, 1 + paced, 0)
 
         last_day = day_of_moment(np.where(paced > 0, latest * pace + phase, first))
-        year = np.searchsorted(_YEARS, last_day, side="right") - 1
+        year = year_of(last_day)
         now, lessons, joined_at = (TERM_DAYS[on] - TERM_DAYS[_YEARS[year]] for on in (today, last_day, joined))
         # Most pupils miss few assignments; some always miss most, and some nearly all for a few weeks of the year.
         has_slump, begins, lasts = (self._draw(what, len(occupant), occupant * _TURNS + year) for what in _SLUMP)
@@ -245,6 +260,7 @@ class Institution:
         completed = np.where(has_visited, handed_in(worked) - handed_in(before), 0)
         missing = np.where(has_visited, due - before - handed_in(due) + handed_in(before), 0)
         usual = np.where(struggles, 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
+        usual = np.where(draw("extra credit") < _HAVE_EXTRA_CREDIT, 99 + 8 * draw("skill"), usual)
         unscored = (completed == 0) | (draw("unscored") < 0.02)
         return {
             "has_visited": has_visited,
@@ -253,7 +269,7 @@ class Institution:
             "total": total,
             "completed": completed,
             "rate": np.round(100 * completed / np.maximum(total, 1), 2),
-            "score": np.where(unscored, np.nan, np.round(usual + 5 * np.sin(visits + phase), 1)),
+            "score": np.where(unscored, np.nan, np.round(usual + 5 * np.sin(completed / 9 + phase), 1)),
             "total_assessments": np.where(has_visited, 1 + total // 10, 0),
             "completed_assessments": completed // 10,
             "minutes": np.round((15 + 45 * draw("stamina")) * visits, 1),
@@ -284,25 +300,31 @@ class Institution:
         """Return the records of the classes, each with its place."""
         school_day = int(SCHOOL_DAYS[today])
         since = school_day - self._first + 1
-        turn, age = np.divmod(since + self._class_phase, self._lasts)
+        year = int(year_of(today))
+        first, before = (int(SCHOOL_DAYS[_YEARS[each]]) for each in (year, year - 1))
+        of_year = self._lasts == 0
+        lasts = np.where(of_year, first - before, self._lasts)
+        turn, age = np.divmod(since + self._class_phase, lasts)
+        turn = np.where(of_year, year - self._opening_year, turn)
+        age = np.where(of_year, school_day - first, age)
         teacher = self._places // _CLASSES_OF_A_TEACHER + (since + self._teacher_phase) // _TEACHER_STAYS
         summarised = np.maximum(day_of_school_day(school_day - (school_day - self._places) % 5), self._start)
         figures = np.empty((3, len(self._places)))
         for number in np.unique(summarised).tolist():
             figures[:, summarised == number] = self._figures(number)[:, summarised == number]
         columns = (
-            *(turn, age, self._lasts, teacher % len(self._teachers), *figures),
+            *(turn, age, lasts, teacher % len(self._teachers), *figures),
             self._per_place(pupils, np.ones(len(self._seats))).astype(int),
             self._per_place(pupils, work["has_visited"]).astype(int),
         )
         found = []
-        for place, (turn_, age_, lasts, teacher_, *of_pupils) in enumerate(
+        for place, (turn_, age_, lasted, teacher_, *of_pupils) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             opened = school_day - age_
             found.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
             if turn_ and age_ < min(_LISTED_AFTER_CLOSING, since):
-                closed = self._class(place, turn_ - 1, opened - lasts, opened - 1, teacher_, [*of_pupils[:3], 0, 0])
+                closed = self._class(place, turn_ - 1, opened - lasted, opened - 1, teacher_, [*of_pupils[:3], 0, 0])
                 found.append((place, closed | {"class_status": 0}))
         return found
 
@@ -369,22 +391,22 @@ class Institution:
             }
             for place, own in active.items()
         }
-        columns = [pupils[name][listed].tolist() for name in ("id", "joined", "places")]
+        columns = [pupils[name][listed].tolist() for name in ("id", "number", "joined", "places")]
         amounts = {name: column[listed].tolist() for name, column in work.items()}
         rows = zip(*columns, people(*shares), np.stack(omitted, axis=1).tolist(), strict=True)
         records = []
-        for at, (own, joined, places, person, omits) in enumerate(rows):
+        for at, (own, number, joined, places, person, omits) in enumerate(rows):
             visited = amounts["has_visited"][at]
             last_day = amounts["last_day"][at]
             score = amounts["score"][at]
             record: Record = {
                 "id": own,
-                "email": f"{person.spelled}.{own}@students.example.org",
+                "email": f"{person.spelled}.{number}@students.example.org",
                 "name": person.name,
                 "first_name": person.first_name,
                 "last_name": person.last_name,
-                "reference_id": f"SIS-{own:07d}",
-                "profile_image": f"https://images.example.org/students/{own}.jpg",
+                "reference_id": f"SIS-{number:07d}",
+                "profile_image": f"https://images.example.org/{number}.jpg?day={today}&signature={number * today:x}",
                 "registration_date": _iso(joined),
                 "is_registered": 1,
                 "classes": [entries[place] for place in places if place >= 0],
@@ -435,9 +457,9 @@ def _iso(number: int) -> str:
 # --- the calendar -----------------------------------------------------------------------------------------------------
 
 # Days are numbered from a Monday. Administrative events (joining, moving, leaving, closing a class) happen from Monday
-# to Friday all year: these are the school days. Pupils work most in term, half as much at its weekends, and a fifth as
-# much in the holidays. So work is timed in moments: a day of a term has ten, a weekend day five, a day of the holidays
-# two or one.
+# to Friday all year: these are the school days. Pupils work on the days with lessons, a tenth as much at the weekends
+# between, and not in the holidays. So work is timed in moments: a day of a term has ten, a weekend day one, a day of
+# the holidays none.
 
 _MONDAY = date(2001, 1, 1)
 LAST_DATE = date(2100, 12, 31)  # the calendar ends here
@@ -477,7 +499,7 @@ def _moments_of_weeks() -> list[int]:
     return [
         moments
         for week in weeks
-        for moments in ((2, 2, 2, 2, 2, 1, 1) if is_holiday(date_of(7 * week)) else (10, 10, 10, 10, 10, 5, 5))
+        for moments in ((0,) * 7 if is_holiday(date_of(7 * week)) else (10, 10, 10, 10, 10, 1, 1))
     ]
 
 
@@ -487,6 +509,15 @@ SCHOOL_DAYS: Ints = np.cumsum(np.arange(len(MOMENTS)) % 7 < 5)
 # Those in weeks with lessons; and the days on which the school years begin, with the first week of autumn.
 TERM_DAYS: Ints = np.cumsum(np.diff(MOMENTS, prepend=0) == 10)
 _YEARS: Ints = np.array([0, *(day_number(date.fromisocalendar(y, _TERMS["Autumn"][0], 1)) for y in range(2001, 2101))])
+# The days on which those of each school year who have finished are listed no more: the Mondays after the summer term.
+_FINISHED: Ints = np.array(
+    [day_number(date.fromisocalendar(y, _TERMS["Summer"][1] + 1, 1)) for y in range(2001, 2101)] + [len(MOMENTS)]
+)
+
+
+def year_of(day: Ints | int) -> Ints:
+    """Return the numbers of the school years of these days."""
+    return np.searchsorted(_YEARS, day, side="right") - 1
 
 
 def day_of_moment(moment: Ints) -> Ints:

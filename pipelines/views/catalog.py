@@ -238,7 +238,7 @@ def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
             "watch_daily_of",
             ("students",),
             "The rows of watch_daily for a list of student ids: faster than a filter. For a class:"
-            " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 5000)).",
+            " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
             sql("watch_daily_of", version=version, **parts),
         ),
         Macro(

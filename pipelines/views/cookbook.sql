@@ -8,11 +8,11 @@ WHERE p.assignment_missing_count > b.assignment_missing_count
     AND p.assignment_submission_count >= b.assignment_submission_count -- else counted again since
 ORDER BY p.assignment_missing_count - b.assignment_missing_count DESC, p.student_id;
 
--- What did class 5000's roster look like on the first of October?
+-- What did class 9000's roster look like on the first of October?
 SELECT s.student_id, s.name, s.reference_id
 FROM student_classes_as_of(DATE '2026-10-01') AS e
 INNER JOIN students_as_of(DATE '2026-10-01') AS s USING (student_id)
-WHERE e.class_id = 5000
+WHERE e.class_id = 9000
 ORDER BY s.name;
 
 -- Which fields of student 11273 changed, and when?

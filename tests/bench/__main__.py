@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.compose import compose
+from pipelines.sandbox.institution import is_holiday
 from pipelines.settings import load
 from pipelines.views import catalog
 from tests.bench.meter import Run, machine, run
@@ -40,7 +41,16 @@ def measure(command: list[str]) -> Run:
     return found
 
 
-def nights(students: int, days: list[date], warehouse: str) -> Table:
+def school_week(today: date) -> dict[str, date]:
+    """The nights to sync: from a Thursday to the Sunday of the last whole week with lessons."""
+    sunday = today - timedelta(days=today.isoweekday() % 7)
+    while is_holiday(sunday):
+        sunday -= timedelta(weeks=1)
+    kinds = ("the first night", "a school day", "a Saturday", "a Sunday")
+    return {kind: sunday - timedelta(days=3 - number) for number, kind in enumerate(kinds)}
+
+
+def nights(students: int, days: Mapping[str, date], warehouse: str) -> Table:
     """Sync these nights of a made-up school."""
     table = Table(title=f"{students:,} students: nights as multiples of a bare walk")
     headings = (
@@ -54,19 +64,18 @@ def nights(students: int, days: list[date], warehouse: str) -> Table:
     )
     for heading in headings:
         table.add_column(heading, justify="right")
-    with program("-m", "tests.bench.service", students, days[0]) as service:
+    with program("-m", "tests.bench.service", students, next(iter(days.values()))) as service:
         base_url = service.read()
         walk = [str(Path(__file__).with_name("bare.py")), base_url, KEY]
-        for day in days:
+        for kind, day in days.items():
             service.ask(day)
-            measure(walk)  # the sandbox makes its pages when they are first asked for
             before = measure(walk)
             night = measure(["-m", "tests.bench.client", base_url, KEY, warehouse, str(day)])
             after = measure(walk)
             bare = (float(before.printed) + float(after.printed)) / 2
             own, tail = map(float, night.printed.split())
             cells = (bare, own, own / bare, tail / bare, night.peak_mb, after.peak_mb)
-            table.add_row(str(day), *(f"{cell:,.1f}" for cell in cells))
+            table.add_row(kind, *(f"{cell:,.1f}" for cell in cells))
     return table
 
 
@@ -138,17 +147,15 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--students", type=int, default=100_000)
-    parser.add_argument("--nights", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="what every night of a small school costs, and no more")
     chosen = parser.parse_args()
     out = Console(width=120)
     last = datetime.now(UTC).date()
-    days = [last - timedelta(days=back) for back in reversed(range(chosen.nights))]
     with tempfile.TemporaryDirectory() as warehouse:
         out.print(small(last, Path(warehouse, "small")))
         if chosen.small:
             return
-        out.print(nights(chosen.students, days, warehouse))
+        out.print(nights(chosen.students, school_week(last), warehouse))
         table, slow = views(Path(warehouse, "rollbook.duckdb"))
         out.print(table)
         out.print(machine(), highlight=False)

@@ -6,10 +6,11 @@ Prints the hosts' addresses on one line. Each line of its input is the next day 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from datetime import date
+from functools import partial
 
-from pipelines.sandbox import Asked, Institution, Reply, Sandbox, Server
+from pipelines.sandbox import Institution, Sandbox
+from tests.support.wire.service import Asked, Reply, Server
 
 # Schools are made up of so many different ones; the others are the same under another key and id.
 DIFFERENT = 10
@@ -25,19 +26,18 @@ def key_of(number: int) -> str:
 def main() -> None:
     """Serve until the input ends."""
     count, students, day = int(sys.argv[1]), int(sys.argv[2]), date.fromisoformat(sys.argv[3])
-    made = [Institution(students, seed, quiet=True) for seed in range(1, DIFFERENT + 1)]
+    made = [Institution(students, seed) for seed in range(1, DIFFERENT + 1)]
     schools = {}
     for n in range(1, count + 1):
         about = {"id": n, "name": f"School {n}", "key": f"school-{n}"}
         schools[key_of(n)] = Sandbox(institution=made[n % DIFFERENT], day=day, api_key=key_of(n), school=about)
 
-    def answer(asked: Asked) -> Reply:
-        return schools[asked.headers["x-api-key"]].answer(asked)
+    def answer(asked: Asked, delay: float = 0.0) -> Reply:
+        reply = schools[asked.headers["x-api-key"]].answer(asked)
+        return Reply(reply.payload, reply.status, reply.headers, delay=delay)
 
-    def late(asked: Asked) -> Reply:
-        return replace(answer(asked), delay=SLOW_SECONDS)
-
-    print(*(Server(each).url for each in (*[answer] * HOSTS, late)), flush=True)
+    late = partial(answer, delay=SLOW_SECONDS)
+    print(*(Server(answer).url for _ in range(HOSTS)), Server(late).url, flush=True)
     for line in sys.stdin:
         for school in schools.values():
             school.day = date.fromisoformat(line.strip())

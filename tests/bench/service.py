@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import date
 
-from pipelines.sandbox import Institution, Sandbox
+from pipelines.sandbox import Sandbox
 
 KEY = "bench-key"
 
@@ -13,8 +13,7 @@ KEY = "bench-key"
 def main() -> None:
     """Serve until the input ends; each line of it is the next day to play."""
     students, day = int(sys.argv[1]), date.fromisoformat(sys.argv[2])
-    # A quiet school, of which 2 to 3 % change overnight.
-    with Sandbox(day=day, api_key=KEY, institution=Institution(students, 1, quiet=True)) as sandbox:
+    with Sandbox(students, day=day, api_key=KEY) as sandbox:
         print(sandbox.url, flush=True)
         for line in sys.stdin:
             sandbox.day = date.fromisoformat(line.strip())

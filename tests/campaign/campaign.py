@@ -207,7 +207,7 @@ class Campaign:
             self.house.over["keep_days"] = KEEP_DAYS
         chance = self.chance(str(number))
         self.school.random = chance
-        self.school.live()
+        self.school.live(self.today)
         if number % BACKED_UP == 0 and self.fresh:
             self.back_up()
         for place in range(0 if number == 1 else chance.choice([0, 0, 0, 1, 1])):

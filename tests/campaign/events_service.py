@@ -11,7 +11,7 @@ from pipelines.operations.status import prune
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_operator import change
 from tests.campaign.ledger import Showing
-from tests.campaign.school import lasting_fault, passing_faults, shown
+from tests.campaign.school import lasting_fault, odd_service, passing_faults, shown
 from tests.support.nights import night
 
 
@@ -75,6 +75,19 @@ def a_later_landing_is_discarded(c: Campaign) -> None:
 def the_school_has_odd_values(c: Campaign) -> None:
     c.school.be_odd()
     c.sync()
+
+
+@event()
+def the_service_is_odd(c: Campaign) -> None:
+    """It writes as PHP does and fails as proxies do, and it is stored what it means."""
+    c.sync(trouble=odd_service)
+
+
+@event(lambda c: can_lose_many(c), weight=2)
+def a_measure_vanishes_and_is_held(c: Campaign) -> None:
+    showing = c.showing()
+    without = {i: r | {"summary": r["summary"] | {"total_time_minutes": 0}} for i, r in showing.students.items()}
+    assert c.sync(replace(showing, students=without)) in ("held", "lost")
 
 
 @event(weight=3)

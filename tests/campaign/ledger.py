@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from tests.support.models import model
-from tests.support.nights import SET_OF, Expected, Tables, cell, class_rows, student_rows
+from tests.support.nights import SET_OF, TRACKED, Expected, Tables, cell, class_rows, student_rows
 
 Record = dict[str, Any]
 Key = tuple[date, int]  # a landing: its day, and its number within the day
@@ -27,6 +27,13 @@ PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "lis
 LAST = 2**20  # the place of a landing that comes after all others of its day
 # The values that make no version; each is folded like a table, of which only the last row counts.
 CLOCK, PICTURE = "days_since_last_activity", "profile_image"
+# What a school day does not change, and what it does: with the table that says how many assignments were given.
+PEOPLE = ("students", "student_classes", "classes")
+TOTALS = {
+    **dict.fromkeys(("student_summaries", "student_activity"), "student_summaries"),
+    **dict.fromkeys(("classes", "class_summaries", "class_assignment_activity"), "class_assignment_activity"),
+}
+GIVEN = {"student_summaries": "total_assignments", "class_assignment_activity": "assignment_count"}
 # So many records may be found by search on one night, and listed by no walk, that were not hidden before.
 MOST_HIDDEN = 3
 
@@ -130,9 +137,10 @@ class Ledger:
         if any(_too_many_broken(s) for s in landing.shown.values()):
             return replace(landing, verdict="failed")
         now = self.current()
-        moved = moves(now, self.current(plus=landing))
+        then = self.current(plus=landing)
+        moved = moves(now, then)
         verdict = "synced" if all(s.proven for s in landing.shown.values()) else "unproven"
-        if any(now.values()) and is_mass_change(moved):
+        if any(now.values()) and is_mass_change(now, then):
             verdict = "held"
         return replace(landing, verdict=verdict, moved=moved)
 
@@ -252,9 +260,38 @@ def moves(before: Current, after: Current) -> Moved:
     }
 
 
-def is_mass_change(moved: Moved) -> bool:
-    """Whether somebody has to look first: too many rows of a table removed, or changed."""
-    return is_mass_removal(moved) or any(changed > 0.75 * rows for rows, _, changed, _ in moved.values() if rows)
+def is_mass_change(before: Current, after: Current) -> bool:
+    """Whether somebody has to look first: too many rows removed, changed in more than measures, or without a measure."""
+    return (
+        is_mass_removal(moves(before, after))
+        or any(_altered(before, after, table) > 0.75 * len(before[table]) for table in PEOPLE if before[table])
+        or any(_vanish(before, after, table) for table in TOTALS)
+    )
+
+
+def _altered(before: Current, after: Current, table: str) -> int:
+    """How many rows of a table are of other people, or of a class that is another."""
+    left_out = [n for n, name in enumerate(TRACKED[table]) if name == "student_count"]
+
+    def told(row: model.Row) -> model.Row:
+        return tuple(value for n, value in enumerate(row) if n not in left_out)
+
+    return sum(told(after[table].get(key, old)) != told(old) for key, old in before[table].items())
+
+
+def _vanish(before: Current, after: Current, table: str) -> bool:
+    """Whether most rows lose a measure that they had, though as many assignments were given."""
+    total, place = TOTALS[table], TRACKED[TOTALS[table]].index(GIVEN[TOTALS[table]])
+    given = {key: row[place] for key, row in before[total].items() if (row[place] or 0) > 0}
+    now = {key: row[place] for key, row in after[total].items()}
+    both = before[table].keys() & after[table].keys() & given.keys()
+    for n, name in enumerate(TRACKED[table]):
+        nothing = (None,) if name in ("assignment_missing_count", "students_without_submissions") else (None, 0)
+        had = [key for key in both if before[table][key][n] not in nothing]
+        lost = [key for key in had if after[table][key][n] in nothing and (now.get(key) or given[key]) >= given[key]]
+        if len(lost) > 5 and 2 * len(lost) > len(had) and (table != "classes" or name == "student_count"):
+            return True
+    return False
 
 
 def is_mass_removal(moved: Moved) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from random import Random
 from typing import Any
 
+from pipelines.sandbox import Odd
 from tests.campaign.ledger import CLOCK, Record, Showing
 from tests.support.records import entry, school_class, student
 from tests.support.wire import faults
@@ -57,9 +59,11 @@ class School:
         self.left: dict[int, Record] = {}
         self.next_id = 2001
 
-    def live(self) -> None:
-        """A day passes: a few records change, somebody may come, leave or come back."""
+    def live(self, day: date) -> None:
+        """A day passes: everybody works on a school day, a few records change, somebody may come, leave or come back."""
         chance = self.random
+        if day.weekday() < 5:
+            self.work(day)
         for pupil in chance.sample(sorted(self.pupils), 4):
             self.change(pupil)
         room = self.rooms[chance.choice(sorted(self.rooms))]
@@ -69,6 +73,16 @@ class School:
             self.join()
         if chance.random() < 0.5 and len(self.pupils) > FEWEST:
             self.leave(1)
+
+    def work(self, day: date) -> None:
+        """A school day, on which everybody's measures move."""
+        for pupil in self.pupils.values():
+            own = pupil["summary"]
+            own |= {"total_time_minutes": round(own["total_time_minutes"] + 30, 1), "last_activity_date": str(day)}
+            pupil["activity_tracking"] |= {"last_activity_date": str(day), "has_ever_logged_in": True}
+        for room in self.rooms.values():
+            minutes = room["summary"]["total_engagement_minutes"]
+            room["summary"] = room["summary"] | {"total_engagement_minutes": round((minutes or 0) + 900, 1)}
 
     def change(self, pupil: int) -> None:
         """Something about a student is another."""
@@ -157,6 +171,12 @@ def passing_faults(service: Service, random: Random) -> None:
     for _ in range(random.randint(1, 3)):
         bend = PASSING[random.choice(sorted(PASSING))]()
         service.on(bend, path=random.choice(["students", "classes"]), page=random.choice([1, 1, 2]))
+
+
+def odd_service(service: Service, random: Random) -> None:
+    """All answers are odd."""
+    odd = Odd(service.answer)
+    service.on(lambda asked, reply: odd.oddly(asked, reply), search=None, times=None)
 
 
 def lasting_fault(service: Service, random: Random) -> None:

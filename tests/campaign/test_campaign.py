@@ -14,7 +14,7 @@ from tests.campaign.lives import play
 from tests.mutations import MUTATIONS, is_caught
 
 SEED = int(os.environ["CAMPAIGN_SEED"])  # drawn, and printed, by conftest
-LIVES = 10
+LIVES = 6
 # Lines that it finds broken within few nights, one for each of ten guarantees; `python -m tests.mutations --campaign`
 # tries all.
 SEEN = (

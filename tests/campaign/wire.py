@@ -49,8 +49,15 @@ def in_process(*services: Service) -> Iterator[None]:
 
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             path = request.url.path.removeprefix("/svcapi/v1/")
-            reply = at[request.url.port or 0].answer(
-                Asked(path, dict(request.url.params), dict(request.headers), 1, datetime.now(UTC), request.method)
+            reply = at[request.url.port or 0].bent(
+                Asked(
+                    path=path,
+                    params=dict(request.url.params),
+                    headers=dict(request.headers),
+                    method=request.method,
+                    connection=1,
+                    at=datetime.now(UTC),
+                )
             )
             if reply.wire == "reset":
                 raise httpx.ReadError("the connection was reset")

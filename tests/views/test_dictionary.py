@@ -30,7 +30,7 @@ def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None
     landed = fortnight.rows(
         """SELECT s.student_id, s.name, s.reference_id
            FROM snapshots.student_classes AS e INNER JOIN snapshots.students AS s USING (student_id, snapshot_date)
-           WHERE e.class_id = 5000 AND snapshot_date = DATE '2026-10-01'"""
+           WHERE e.class_id = 9000 AND snapshot_date = DATE '2026-10-01'"""
     )
     # A student whose classes were not stated on that day keeps those known before: history may hold more, never fewer.
     assert set(landed) <= set(asked)

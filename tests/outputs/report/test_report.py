@@ -101,7 +101,7 @@ def test_its_verdict_and_what_is_new_are_those_of_the_newest_day_of_watch_daily(
     counts = dict(
         fortnight.rows(f"SELECT change, COUNT(*) FROM watch_daily WHERE snapshot_date = '{LAST}' GROUP BY change")
     )
-    new, still, gone = (counts[f"{change} to watch"] for change in ("newly", "still", "no longer"))
+    new, still, gone = (counts.get(f"{change} to watch", 0) for change in ("newly", "still", "no longer"))
     assert f"{new} students are newly to watch, of {new + still} in all." in shown
     assert f"New since Tuesday, 6 October 2026 {new} newly to watch : " in shown
     assert f"{gone} no longer to watch" in shown

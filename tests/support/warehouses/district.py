@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import settings
+from pipelines import sandbox, settings
 from pipelines.fleet.build import Built, build
 from pipelines.fleet.nights import Fleet, NightOutcome, pause
 from pipelines.institutions import Registry
@@ -59,17 +59,20 @@ class Host(Service):
             school.url = self.url
         return self
 
-    def answer(self, asked: Asked) -> Reply:
+    def bent(self, asked: Asked) -> Reply:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        reply = super().answer(asked)
+        reply = super().bent(asked)
         sleep(reply.delay)
         self.at_once -= 1
         return replace(reply, delay=0.0)
 
-    def stated(self, asked: Asked) -> Reply:
+    def answer(self, asked: sandbox.Asked) -> sandbox.Reply:
         school = self.schools.get(asked.headers.get("x-api-key", ""))
-        return super().stated(asked) if school is None else school.answer(asked)
+        if school is None:
+            return super().answer(asked)
+        assert isinstance(asked, Asked)
+        return school.bent(asked)
 
 
 class InstitutionHouse(House):

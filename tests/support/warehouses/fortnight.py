@@ -20,13 +20,13 @@ import pytest
 from pipelines.compose import compose
 from pipelines.errors import HeldError
 from pipelines.landing.manifest import Verdict
-from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync.whole import WholeRollbook
 from pipelines.tables import TABLES
 from tests.support.nights import folder
 from tests.support.reading import rows as rows
 from tests.support.wire import faults
+from tests.support.wire.service import Sandbox
 
 FIRST = date(2026, 9, 14)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))

@@ -19,10 +19,10 @@ import pytest
 from filelock import FileLock
 
 from pipelines.compose import compose
-from pipelines.sandbox import Sandbox
 from pipelines.settings import load
 from pipelines.sync.whole import WholeRollbook
 from tests.support.reading import rows
+from tests.support.wire.service import Sandbox
 
 FIRST = date(2026, 9, 24)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))

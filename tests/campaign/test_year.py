@@ -1,0 +1,46 @@
+"""A year of a school, night after night: everybody works each school day, there are breaks and terms, a fifth leaves in
+July and everybody is promoted in August. The holds that a person would want are named here, and there are no others.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+
+from pipelines.errors import HeldError
+from pipelines.sandbox import Institution
+from tests.campaign.wire import in_process
+from tests.support.nights import FIRST, Expected, House, folder
+from tests.support.wire.service import Service
+
+# The day after last year's classes have gone, and a year less a day.
+BEGINS, ENDS = date(2025, 9, 16), date(2026, 9, 16)
+HELD = {
+    date(2026, 7, 13): "students would be removed",  # those who have finished school
+    date(2026, 8, 24): "student_classes would be removed",  # all other classes, for everybody
+    date(2026, 9, 14): "classes would be removed",  # last year's, which were listed as inactive
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("students", [60])
+def test_a_year_holds_the_nights_that_a_person_would_hold(students: int) -> None:
+    school, service, expected = Institution(students), Service(), Expected()
+    held: dict[date, str] = {}
+    with folder() as made, in_process(service):
+        house = House(made / "w", service, first_date=BEGINS)
+        for number in range((BEGINS - FIRST).days + 1, (ENDS - FIRST).days + 1):
+            day = FIRST + timedelta(days=number - 1)
+            service.students, service.classes = school.on(day).students, school.on(day).classes
+            try:
+                house.night(number)
+            except HeldError as error:
+                held[day] = error.message
+                house.approve()
+            expected.night(number, service.students, service.classes)
+        assert list(held) == list(HELD), held
+        for day, what in HELD.items():
+            assert what in held[day]
+        assert house.tables() == expected.tables()

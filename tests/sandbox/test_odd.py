@@ -1,0 +1,38 @@
+"""An odd service is read like the plain one, but for the values that are none; and `doctor` says what was odd."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import duckdb
+import pytest
+
+from pipelines.operations.doctor import examine
+from pipelines.sandbox import Sandbox
+from tests.support.nights import folder, tables_in
+from tests.support.reading import rows
+from tests.support.warehouses.fortnight import FIRST, KEY, rollbook
+
+SEEN = (
+    *("a number in quotes", "a timestamp for a date", "an entry twice", "0000-00-00 for no date"),
+    *("a blank text for no value", "[] for an object", "gzip of several members", "a page that JSON does not allow"),
+)
+
+
+@pytest.mark.timeout(240)
+def test_an_odd_service_is_stored_as_the_plain_one() -> None:
+    tables, refused, says = [], [], ""
+    for odd in (False, True):
+        with folder() as warehouse, Sandbox(330, day=FIRST, api_key=KEY, odd=odd) as sandbox:
+            for number in range(3):
+                sandbox.day = FIRST + timedelta(days=number)
+                assert rollbook(warehouse, sandbox.url, today=sandbox.day).sync().manifest.proven
+            book = rollbook(warehouse, sandbox.url, today=sandbox.day)
+            with duckdb.connect(book.warehouse.published, read_only=True) as con:
+                tables.append(tables_in(con))
+            refused += rows(book.warehouse.published, "SELECT DISTINCT table_name, column_name FROM ops.refused_values")
+            says = " ".join(finding.says for finding in examine(book))
+    assert tables[0] == tables[1]
+    assert refused == [("student_summaries", "average_score")]
+    for oddity in SEEN:
+        assert f"{oddity} (" in says.partition("answers in its own way")[2]
