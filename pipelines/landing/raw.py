@@ -54,10 +54,14 @@ class RawStore:
         self._manifests = files.Decoded(decode)
         self.erasure_register = erasure_register or ErasureRegister(root.parent / PRIVATE / ERASURES)
 
-    def reserve(self, snapshot_date: date) -> tuple[int, Path]:
-        """Return the number of the day's next landing, and a new folder where it will be written."""
+    def reserve(self, snapshot_date: date, recorded: int = 0) -> tuple[int, Path]:
+        """Return the number of the day's next landing, and a new folder where it will be written.
+
+        A number is never given twice: not even that of a landing which is lost here, but `recorded` elsewhere.
+        """
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
-        number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0) + 1
+        number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0)
+        number = max(number, recorded) + 1
         # A unique name: the second process of a killed sync may live a moment longer than the sweep.
         partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
         files.set_mode(partial, files.PRIVATE_FOLDER)
@@ -91,9 +95,14 @@ class RawStore:
             expired = self._expired()
         return frozenset((*self.days(), *expired))
 
-    def numbers(self) -> set[tuple[date, int]]:
-        """Return every landing, discarded or not, as day and number."""
-        return {(day, number) for day, number, _ in self._each(_LANDING, _DISCARDED)}
+    def began(self) -> dict[tuple[date, int], datetime | None]:
+        """Return when each landing's sync began, discarded or not, by day and number; None if it cannot be read."""
+        found: dict[tuple[date, int], datetime | None] = {}
+        for day, number, folder in self._each(_LANDING, _DISCARDED):
+            found[day, number] = None
+            with suppress(DamagedError):
+                found[day, number] = self._manifest(folder).started_at
+        return found
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
         """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""

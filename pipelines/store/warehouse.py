@@ -158,9 +158,10 @@ class Warehouse:
         """The merged days of the published file, or of another, each with its digest. Raises DamagedError."""
         return dict(self._rows("SELECT snapshot_date, digest FROM spans.days ORDER BY 1", path))
 
-    def recorded(self, path: Path) -> set[tuple[date, int]]:
-        """The landings in a file's record of the syncs, as day and number. Raises DamagedError."""
-        return set(self._rows("SELECT snapshot_date, landing FROM ops.syncs", path))
+    def recorded(self, path: Path) -> dict[tuple[date, int], datetime]:
+        """The landings in a file's record of the syncs, by day and number: when each began. Raises DamagedError."""
+        found = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
+        return {(day, number): began.replace(tzinfo=UTC) for day, number, began in found}
 
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""

@@ -333,10 +333,13 @@ class LandingSession:
         self.aside = aside
         self.staged: dict[tuple[date, int], Flattened] = {}
 
-    def begin(self, day: date, expected: int = 0) -> StagingWriter:
-        """Start the day's next landing. `expected` is how many records its largest set may have; 0 if unknown."""
+    def begin(self, day: date, expected: int = 0, recorded: int = 0) -> StagingWriter:
+        """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`).
+
+        `expected` is how many records its largest set may have; 0 if unknown.
+        """
         self.staged.clear()
-        return StagingWriter(self, day, in_second_process=expected >= LARGE and os.name == "posix")
+        return StagingWriter(self, day, recorded, in_second_process=expected >= LARGE and os.name == "posix")
 
     def take(self, manifest: Manifest) -> Flattened | None:
         """Return the rows that were staged when this landing was fetched; None if there are none."""
@@ -351,9 +354,9 @@ class LandingSession:
 class StagingWriter:
     """A landing in progress, which also stages the rows of its bodies. `finish` or `abandon` ends it."""
 
-    def __init__(self, session: LandingSession, day: date, *, in_second_process: bool) -> None:
+    def __init__(self, session: LandingSession, day: date, recorded: int, *, in_second_process: bool) -> None:
         self.snapshot_date = day
-        self.landing, self._partial = session.raw.reserve(day)
+        self.landing, self._partial = session.raw.reserve(day, recorded)
         self._session = session
         self._gate = Gate(session.raw.erasure_register.matcher())
         self._erasures = session.raw.erasure_register.count

@@ -7,7 +7,7 @@ wrong does not listen. `compose` says who listens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from pipelines.errors import RollbookError
@@ -50,6 +50,10 @@ class Listener:
 
     def ended(self, at: datetime) -> None:
         """A writer is done, whether it failed or not."""
+
+    def landings(self, day: date) -> list[int]:  # noqa: ARG002 - see the class
+        """The numbers of the day's landings that it knows of, whether or not they are still here."""
+        return []
 
     def remark(self) -> str:
         """A sentence for the foot of the morning page; empty if there is nothing to say."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from pipelines.errors import DamagedError, ExpiredError, LostError
@@ -24,11 +24,20 @@ from pipelines.util.text import count_of, listed
 log = logging.getLogger(__name__)
 
 
+# A landing: its day, and its number within the day.
+Key = tuple[date, int]
+
+
 @dataclass(frozen=True)
 class Base:
     """What the next file starts from: a sound file that Rollbook wrote, or nothing (full refresh)."""
 
     file: Path | None
+
+
+def _is_there(here: Mapping[Key, datetime | None], key: Key, began: datetime | None) -> bool:
+    """Whether a landing is here: by its number and, where both are known, by when its sync began."""
+    return key in here and (began is None or here[key] in (None, began))
 
 
 class Recovery:
@@ -48,17 +57,27 @@ class Recovery:
             self.composer.recompose(self.landings.counted(day))
         self.lake.drop(self.landings.discarded_days() & self.lake.days(sized=False).keys())
 
-    def missing(self) -> list[tuple[date, int]]:
-        """The landings that `raw/` has lost, as day and number: the lake or the published file says that they were
-        there, and they were neither discarded nor expired. Writes nothing.
+    def recorded(self) -> dict[Key, datetime | None]:
+        """The landings that were there once, as the lake or the published file says: by day and number, when each
+        began, if that is known.
         """
-        known = {(day, number) for day, record in self.lake.days(sized=False).items() for number in record.landings}
+        known: dict[Key, datetime | None] = {
+            (day, number): None for day, record in self.lake.days(sized=False).items() for number in record.landings
+        }
         for path in (self.warehouse.published, *self.warehouse.kept()):
             if self.warehouse.own.is_unmodified(path):
                 with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
                     known |= self.warehouse.recorded(path)
                     break
-        return sorted(each for each in known - self.raw.numbers() if not self.raw.has_expired(each[0]))
+        return known
+
+    def missing(self) -> list[Key]:
+        """The landings that `raw/` has lost, as day and number: they were there, and were neither discarded nor
+        expired. One in whose place is another is lost, too. Writes nothing.
+        """
+        here = self.raw.began()
+        lost = [each for each, began in self.recorded().items() if not _is_there(here, each, began)]
+        return sorted(each for each in lost if not self.raw.has_expired(each[0]))
 
     def check_raw(self) -> None:
         """Raise LostError if `raw/` has lost landings."""

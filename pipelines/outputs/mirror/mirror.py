@@ -166,6 +166,11 @@ class Mirror(Listener):
         behind = f"The off-site copy is not up to date: {state.failed}. It" if state.failed else "The off-site copy"
         return f"{behind} was last proven, by restoring and comparing it, {last}{wrong}"
 
+    def landings(self, day: date) -> list[int]:
+        """The numbers of the day's landings that the copy holds."""
+        named = re.compile(rf"raw/snapshot_date={day}/(?:landing|discarded)=(\d+)/")
+        return [int(found[1]) for path in self.state().known if (found := named.match(path))] if self.url else []
+
     def check(self) -> None:
         """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
         if self._lost is not None:
@@ -182,11 +187,13 @@ class Mirror(Listener):
         Returns what was done, in words.
         """
         bucket = Bucket(self.url, self.folder)
-        last, known = newest(bucket), self._known()
-        state = msgspec.structs.replace(self.state(), known=known)
-        self._note(state)
+        last, known, before = newest(bucket), self._known(), self.state()
         local = _files(known)
         lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
+        # What is lost here stays known: its number is not given to another landing.
+        still = {path: was for path, was in before.known.items() if _source(path) in lost}
+        state = msgspec.structs.replace(before, known=still | known)
+        self._note(state)
         school_id = self.school_id()
         if last is not None:
             _check_owner(bucket, last, state.warehouse, school_id, lost, adopt=adopt)

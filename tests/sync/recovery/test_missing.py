@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from pipelines.errors import LostError
+from pipelines.errors import HeldError, LostError
 from pipelines.operations.status import load_status
+from pipelines.outputs.mirror.mirror import Mirror
 from pipelines.sync.whole import always
-from tests.support.nights import Expected, House, night
-from tests.support.records import classes, students
+from tests.support.nights import Expected, House, new_house, night
+from tests.support.records import MISSING, classes, student, students, within
 from tests.sync.recovery.losses import LISTED, delete
 
 
@@ -62,6 +64,65 @@ def test_a_landing_that_is_missing_beside_another_of_its_day_is_named(house: Hou
     restore()
     house.sync()
     assert house.tables() == expected.night(5, students(57), classes(4)).night(5, students(57), classes(4)).tables()
+
+
+def lose_the_lake(house: House) -> None:
+    shutil.rmtree(house.warehouse / "snapshots")
+
+
+@pytest.mark.parametrize("also", [keep_all, delete, lose_the_lake])
+def test_a_lost_landing_of_today_is_missed_until_it_is_back_and_keeps_its_number(
+    house: House, expected: Expected, also: Callable[[House], None]
+) -> None:
+    """Only it states how much somebody has handed in; each of the two syncs after it leaves that out."""
+    states = [student(1, **within("activity_tracking", assignment_submission_count=99)), *LISTED[1:]]
+    unstated = [student(1, activity_tracking=MISSING), *LISTED[1:]]
+    house.night(4, states)
+    restore = aside(house, f"snapshot_date={night(4)}")
+    also(house)
+    house.service.students = unstated
+    for _ in range(2):
+        house.now += timedelta(minutes=10)
+        with pytest.raises(LostError, match=f"raw/ lacks 1 landing .*: {night(4)}"):
+            house.sync(fresh=True)
+    assert [m.landing for m in house.landings(night(4))] == [2, 3]
+    restore()
+    house.at(5).sync()
+    expected.night(4, states, classes(4))
+    for _ in range(2):
+        expected.night(4, unstated, classes(4), unproven=["students", "classes"])
+    assert house.tables() == expected.night(5, unstated, classes(4)).tables()
+    assert house.query("SELECT assignment_submission_count FROM student_activity WHERE student_id = 1") == [(99,)]
+
+
+def test_the_copy_remembers_the_number_of_a_landing_that_nothing_else_does(tmp_path: Path, house: House) -> None:
+    """It was held, so that neither the lake nor the published file ever had it."""
+    house.over["lake"] = tmp_path.as_uri()
+    with pytest.raises(HeldError):
+        house.night(4, students(20))
+    restore = aside(house, f"snapshot_date={night(4)}")
+    house.service.students = students(60)
+    for _ in range(2):
+        house.now += timedelta(minutes=10)
+        with pytest.raises(LostError, match=f"snapshot_date={night(4)}/landing=1"):
+            house.sync(fresh=True)
+    assert [m.landing for m in house.landings(night(4))] == [2, 3]
+    restore()
+    assert [m.landing for m in house.landings(night(4))] == [1, 2, 3]
+    house.rollbook().listener(Mirror).update(house.now)
+
+
+def test_another_landing_in_the_place_of_a_lost_one_is_named(house: House) -> None:
+    """A folder of raw/ that was put back from elsewhere."""
+    day = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1"
+    with new_house(students(3), classes(4)) as other:
+        other.at(2).now += timedelta(hours=1)
+        other.sync()
+        shutil.rmtree(day)
+        shutil.copytree(other.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1", day)
+    with pytest.raises(LostError, match=f"raw/ lacks 1 landing .*: {night(2)}"):
+        house.sync()
+    assert house.query("SELECT COUNT(*) FROM students") == [(61,)]
 
 
 def test_days_that_are_given_up_are_forgotten(house: House) -> None:
