@@ -41,13 +41,16 @@ MUTATIONS = (
         "G2", 'if any(a.set == set_name and a.answer == "unclear" for a in self.absences):', "if False:", "landing sync"
     ),
     Mutation("G3", "NEVER_HELD_ROWS = 5", "NEVER_HELD_ROWS = 6", "sync"),
-    Mutation("G3", "if 100 * c.changed > changed_percent * c.before:", "if False:", "sync"),
+    Mutation("G3", "if 100 * c.altered > changed_percent * c.before:", "if False:", "sync"),
     Mutation("G3", "if not reason and manifest.verdict is Verdict.HELD:", "if False:", "sync"),
     Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing sync"),
     Mutation(
         "G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync outputs/mirror"
     ),
     Mutation("G4", "self._decide(self.landings.undecided())", "pass", "sync"),
+    Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "sync"),
+    Mutation("G4", 'deferred=self._blocked.message if self._blocked else "",', 'deferred="",', "sync"),
+    Mutation("G3", "if m.hold_digest in digests and (", "if (", "sync"),
     Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store sync"),
     Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store sync"),
     Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store sync"),
@@ -59,7 +62,10 @@ MUTATIONS = (
     Mutation("G9", "if 1 < records == rejected:", "if False:", "sync"),
     Mutation("G9", "rejected > REJECTED_MOST * records", "rejected >= REJECTED_MOST * records", "sync"),
     Mutation(
-        "G10", "aside.replace(self.link)", "self.link.unlink(missing_ok=True); aside.rename(self.link)", "store sync"
+        "G10",
+        "files.move(aside, self.link)",
+        "self.link.unlink(missing_ok=True); files.move(aside, self.link)",
+        "store sync",
     ),
     Mutation(
         "G10", "        return self.folder / now.strftime(name)", "        return self.folder / name", "store sync"
@@ -70,7 +76,9 @@ MUTATIONS = (
         "G12", 'if parts.scheme == "http" and not is_loopback(parts.hostname):', "if False:", "test_settings.py source"
     ),
     Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing sync"),
-    Mutation("G13", "TRANSIENT = frozenset({429,", "TRANSIENT = frozenset({403, 429,", "source"),
+    Mutation(
+        "G13", "_TRANSIENT = frozenset({408, 425, 429})", "_TRANSIENT = frozenset({403, 408, 425, 429})", "source"
+    ),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
     Mutation("G14", "        self.recovery.sweep()\n        self.remove", "        self.remove", "sync"),

@@ -167,6 +167,8 @@ class Campaign:
         self.notes: list[str] = []
         # Whether the published file must hold all that counts.
         self.fresh = False
+        # Whether landings are missing, so that a sync can compare what it fetches with nothing.
+        self.missing = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
         # What readers meet while a writer works: the file that they had last, and their complaints.
@@ -454,7 +456,8 @@ class Campaign:
         disk = damage.manifests(self.warehouse / "raw")
         new = sorted(disk.keys() - self.ledger.landings.keys())
         for key in new:
-            # What nothing could be compared with when it came proves nothing.
+            # What nothing could be compared with when it came proves nothing, from the moment on when it is there.
+            assert disk[key]["deferred"] or not self.missing, f"{key} was compared with what is not there"
             unproven = SETS if disk[key]["deferred"] else showing.unproven
             landing = self.ledger.receive(replace(showing, unproven=frozenset(unproven)), label)
             verdict = str(disk[key]["verdict"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from random import Random
 from pipelines.outputs.mirror.mirror import restore
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event, register
+from tests.campaign.disk import STOPPED, Trouble
 from tests.campaign.ledger import Key
 
 # The kinds of files in raw/ and beside it, without which Rollbook cannot tell what has landed.
@@ -79,6 +81,33 @@ def all_landed_days_are_lost(c: Campaign) -> None:
     c.sync()
 
 
+@event(lambda c: c.fresh and not c.is_lost(), weight=3)
+def todays_landing_is_lost(c: Campaign) -> bool:
+    """Two syncs come before somebody notices; each keeps what it fetches, and none takes the lost one's number."""
+    c.sync()
+    if c.is_lost() or c.worn or not any(x.day == c.today and x.counts for x in c.ledger.landings.values()):
+        return False
+    lose(c, f"snapshot_date={c.today}")
+    with missing(c):
+        assert not c.sync_in_trouble("estore"), "today's landing is gone, and the second sync is green"
+    bring_back(c)
+    c.sync()
+    return True
+
+
+@event(lambda c: can_be_lost(c), weight=3)
+def a_writer_is_stopped_while_a_day_is_missing(c: Campaign) -> None:
+    """Somebody has slipped out of the list that it fetches, and nothing it lands may remove that student."""
+    day = c.random.choice(sorted({x.day for x in c.ledger.counted() if not x.expired}))
+    aside(c, f"snapshot_date={day}")
+    slipped = frozenset(c.random.sample(sorted(c.school.pupils), 2))
+    trouble = Trouble(STOPPED, c.random.randint(1, 40), c.random)
+    with missing(c):
+        c.interrupt(c.house.sync, lambda: None, trouble, c.showing(hidden=slipped))
+    bring_back(c)
+    c.sync()
+
+
 @event(lambda c: c.fresh and not c.is_lost())
 def all_snapshots_are_lost(c: Campaign) -> None:
     c.damage("snapshots/ is gone", lambda: damage.remove(c.warehouse / "snapshots"))
@@ -114,14 +143,28 @@ def can_be_lost(c: Campaign) -> bool:
 
 def lose(c: Campaign, name: str) -> None:
     """A folder of raw/, or all of it, is gone: a sync says so and keeps what it fetches, and the copy keeps all."""
-    raw, aside = c.warehouse / "raw", c.warehouse.parent / "aside"
-    was = damage.files_of(raw)
-    damage.remove(aside)
-    (aside / "raw").mkdir(parents=True)
-    c.note(f"raw/{name} is lost")
-    (raw / name).replace(aside / "raw" / name)
-    assert not c.sync_in_trouble("estore"), "landed days are gone, and the sync is green"
+    was = damage.files_of(c.warehouse / "raw")
+    aside(c, name)
+    with missing(c):
+        assert not c.sync_in_trouble("estore"), "landed days are gone, and the sync is green"
     kept_all(c, was)
+
+
+def aside(c: Campaign, name: str) -> None:
+    """A folder of raw/, or all of it, is gone, as far as the warehouse can tell."""
+    away = c.warehouse.parent / "aside" / "raw"
+    damage.remove(away.parent)
+    away.mkdir(parents=True)
+    c.note(f"raw/{name} is lost")
+    (c.warehouse / "raw" / name).replace(away / name)
+
+
+@contextmanager
+def missing(c: Campaign) -> Iterator[None]:
+    """Landings are missing for as long as the block lasts."""
+    c.missing = True
+    yield
+    c.missing = False
 
 
 def kept_all(c: Campaign, was: dict[str, str], again: Container[Key] = ()) -> None:

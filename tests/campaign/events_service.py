@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 from pipelines.errors import ArgumentError, DamagedError, OtherInstitutionError
 from pipelines.operations.status import prune
@@ -152,6 +153,24 @@ def a_mass_change_is_held(c: Campaign) -> None:
 def a_mass_removal_is_approved_the_same_night(c: Campaign) -> None:
     lose_many(c)
     c.approve()
+
+
+@event(lambda c: can_lose_many(c), weight=2)
+def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
+    """Somebody approves of what they saw; what is held by then is another landing, and nobody saw that."""
+    if not lose_many(c) or c.is_lost():
+        return False
+    writing = c.rollbook
+    shown_to_somebody = writing.to_approve(c.today)
+    for pupil in c.random.sample(sorted(c.school.pupils), 3):
+        c.school.change(pupil)
+    if not lose_many(c):
+        return False
+    asked = len(c.service.requests)
+    with patch.object(writing, "to_approve", return_value=shown_to_somebody):
+        c.operate(lambda: writing.approve(c.today), fails=ArgumentError)
+    assert len(c.service.requests) == asked
+    return True
 
 
 @event(lambda c: any(day < c.today for day in c.ledger.waiting()), weight=5)
