@@ -110,6 +110,7 @@ class Book:
         ):
             self.con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
             check_format(self.con, self.published.name)
+            ((self._version,),) = self.con.execute("SELECT id FROM spans.version").fetchall()
             if not self.days:
                 raise NothingLandedError(f"{self.published} holds no day yet: run `{self.made_by}` first")
             yield
@@ -148,12 +149,15 @@ class Book:
         return Listing(columns[:-1], rows, found[0][-1] if found else 0, page, f"{query}{by}", values)
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
-        """What `make` returns, computed once for each night (and `of`): the slowest queries, without names or texts."""
-        state = self.published.stat()
-        night = (self.published, state.st_ino, state.st_mtime_ns, *of)
-        if _known.get(name, (None,))[0] != night:
-            _known[name] = (night, make())
-        return _known[name][1]
+        """What `make` returns, computed once for each night (and `of`): the slowest queries, without names or texts.
+
+        The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
+        """
+        night = (self.published, self._version, *of)
+        known = _known.get(name)
+        if known is None or known[0] != night:
+            known = _known[name] = (night, make())
+        return known[1]
 
     def note(self, kind: str, what: str, students: int | None) -> None:
         """Write the view's line into the access log; before anything is shown. Raises MachineError, BusyError."""

@@ -39,9 +39,10 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class Expired(formats.Kept, frozen=True, kw_only=True):
-    """The content of `expired.json`: the expired days, and whether the history still holds each."""
+    """The content of `expired.json`: the expired days, and whether the history still holds each; those `given_up`."""
 
     days: dict[date, bool]
+    given_up: frozenset[date] = frozenset()
 
 
 class RawStore:
@@ -92,7 +93,7 @@ class RawStore:
         """Return the days with a landing, including expired days if their list can be read, but not discarded ones."""
         expired: Iterable[date] = ()
         with suppress(DamagedError):  # recovery reads the list, too, and reports it
-            expired = self._expired()
+            expired = self._expired().days
         return frozenset((*self.days(), *expired))
 
     def began(self) -> dict[tuple[date, int], datetime | None]:
@@ -206,19 +207,22 @@ class RawStore:
 
     def expired(self) -> frozenset[date]:
         """Return the expired days that the history holds. Raises DamagedError."""
-        return frozenset(day for day, is_held in self._expired().items() if is_held)
+        return frozenset(day for day, is_held in self._expired().days.items() if is_held)
+
+    def given_up(self) -> frozenset[date]:
+        """Return the expired days whose content was given up: nothing holds it any more. Raises DamagedError."""
+        return self._expired().given_up
 
     def has_expired(self, day: date) -> bool:
         """Whether a day has expired, even if nothing of it counted. Raises DamagedError."""
-        return day in self._expired()
+        return day in self._expired().days
 
-    def _expired(self) -> dict[date, bool]:
-        """The expired days, and whether the history holds each."""
+    def _expired(self) -> Expired:
         path = self.root / EXPIRED
         if not path.exists():
-            return {}
+            return Expired(days={})
         try:
-            return formats.decode(path.read_bytes(), Expired, path).days
+            return formats.decode(path.read_bytes(), Expired, path)
         except (OSError, ValueError) as error:
             raise DamagedError(
                 f"raw/{EXPIRED} cannot be read ({type(error).__name__}). It lists the days that have expired:"
@@ -231,7 +235,8 @@ class RawStore:
         A day is first renamed as a whole, durably: a half-deleted day would look like a damaged landing.
         """
         days = sorted(days)
-        self._write_expired(self._expired() | {day: day in noted for day in days})
+        before = self._expired()
+        self._write_expired(msgspec.structs.replace(before, days=before.days | {day: day in noted for day in days}))
         there = [folder for day in days if (folder := self.root / f"{_DAY}{day}").exists()]
         aside = [files.move(folder, folder.with_name(f".{folder.name}{files.PARTIAL}")) for folder in there]
         files.sync(self.root)
@@ -240,10 +245,17 @@ class RawStore:
 
     def forget_expired(self, days: Container[date]) -> None:
         """Record that the history no longer holds these expired days: their loss was accepted."""
-        self._write_expired({day: is_held and day not in days for day, is_held in self._expired().items()})
+        before = self._expired()
+        held = {day for day, is_held in before.days.items() if is_held}
+        self._write_expired(
+            Expired(
+                days={day: day in held and day not in days for day in before.days},
+                given_up=before.given_up | {day for day in held if day in days},
+            )
+        )
 
-    def _write_expired(self, days: Mapping[date, bool]) -> None:
-        files.write(self.root / EXPIRED, msgspec.json.encode(Expired(days=dict(days))))
+    def _write_expired(self, expired: Expired) -> None:
+        files.write(self.root / EXPIRED, msgspec.json.encode(expired))
 
     def sweep(self) -> None:
         """Remove or complete killed writers' leftovers. Requires the writer lock."""
@@ -293,8 +305,14 @@ def _drop_if_empty(day: Path) -> None:
 
 
 def _discards(folder: Path) -> list[Discard]:
+    """How a landing was discarded, in order. The folder's name says whether the last one, or its undoing, was done: a
+    writer may have been killed after it was noted.
+    """
     try:
-        return msgspec.json.decode((folder / DISCARD).read_bytes(), type=list[Discard])
+        *earlier, last = msgspec.json.decode((folder / DISCARD).read_bytes(), type=list[Discard])
+        if folder.name.startswith(_LANDING):
+            return [*earlier, last] if last.undone_at else earlier
+        return [*earlier, msgspec.structs.replace(last, undone_at=None, undone_by="")]
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and folder.name.startswith(_LANDING):
             return []

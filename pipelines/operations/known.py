@@ -38,7 +38,8 @@ def rebuild_as_known_on(rollbook: WholeRollbook, day: date, out: Path) -> Backfi
     check_target(out)
     if day > rollbook.today():
         raise ArgumentError(f"{day} has not begun, so nothing is known on it")
-    if lacking := sorted(d for d in rollbook.landings.expired_days() if d <= day):
+    gone = rollbook.landings.expired_days() | (rollbook.raw.given_up() - {*rollbook.raw.days()})
+    if lacking := sorted(d for d in gone if d <= day):
         raise ExpiredError(
             f"What was landed on {spans(lacking)} has expired (ROLLBOOK_KEEP_DAYS), so the file of {day} cannot be made"
             " again. Put these days back into raw/ from a backup first"

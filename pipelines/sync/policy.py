@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ArgumentError
@@ -201,6 +201,19 @@ def partition(day: date, first: date, today: date, timezone: str) -> date:
     if day > today:
         raise ArgumentError(f"{day} has not begun: it is {today} in {timezone}; days run from {first} to today")
     return day
+
+
+def check_order(day: date, landed: Iterable[Manifest], now: datetime) -> None:
+    """Raise ArgumentError if a later day was landed earlier: what is newer would be filed below what is older."""
+    later = [m for m in landed if m.snapshot_date > day and m.started_at <= now and m.verdict is not Verdict.FAILED]
+    if later:
+        last = later[-1]
+        raise ArgumentError(
+            f"{last.snapshot_date} was landed before, at {last.started_at:%Y-%m-%d %H:%M} UTC, so what is fetched now"
+            f" cannot be {day}'s: ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
+            f" Set it right, or wait until that day has come; if its date is wrong, `rollbook discard"
+            f" {last.snapshot_date}` first"
+        )
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

@@ -264,6 +264,8 @@ class Rollbook(ABC):
         to decide on, and recovery's error is raised.
         """
         day = self.partition(day or self.today())
+        landed = (m for later in self.raw.days() if later > day for m in self.raw.readable(later))
+        policy.check_order(day, landed, self.clock())
         minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
         reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
         manifest = self._fetch(day, details, reusable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipelines.operations.discard import discard, undo_discard
 from pipelines.operations.known import rebuild_as_known_on
 from pipelines.privacy import access
 from pipelines.sync.whole import WholeRollbook, always
+from pipelines.util import files
 from tests.support.nights import SET_OF, House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.reading import opened, rows
@@ -126,3 +128,43 @@ def test_the_command_writes_the_file_and_a_line_in_the_access_log(tmp_path: Path
         assert f"Wrote {out}: 2026-11-20, as known on 2026-11-20." in done.stdout
         assert rows(out, "SELECT COUNT(*) FROM students") == [(3,)]
         assert [e.kind for e in access.entries(house.warehouse)[0]] == ["rebuild --as-known-on"]
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_discard_that_was_only_noted_was_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, undone: bool
+) -> None:
+    """It, or its undoing, was killed between the note and the move: the folder says which of them holds."""
+
+    def killed(*_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with new_house(students(6), classes(2)) as house:
+        house.night(1)
+        house.night(2, [student(1, name="Second Night"), *students(5, first=2)])
+        if undone:
+            discard(house.rollbook(), night(2), reason="wrong", confirm=always)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "move", killed)
+            work = partial(undo_discard, confirm=always) if undone else partial(discard, reason="wrong", confirm=always)
+            with pytest.raises(KeyboardInterrupt):
+                work(house.rollbook(), night(2))
+        house.night(3, students(6))
+        named = [("Pupil Number1",)] if undone else [("Second Night",)]
+        as_known(house, 3, tmp_path / "3.duckdb")
+        for file in (house.published, tmp_path / "3.duckdb"):
+            found = rows(file, f"SELECT name FROM students_as_of(DATE '{night(2)}') WHERE student_id = 1")
+            assert found == named, file
+        found = house.rollbook().raw.discarded(night(2))
+        assert [(noted.reason, noted.undone_at) for _, noted in found] == [("wrong", None)] * undone
+
+
+def test_days_that_were_given_up_are_named_and_not_left_out(tmp_path: Path) -> None:
+    with new_house(students(6), classes(2), keep_days=2) as house:
+        for number in range(1, 6):
+            house.night(number)
+        with pytest.raises(ExpiredError):
+            rebuild_as_known_on(house.rollbook(), night(2), tmp_path / "out.duckdb")
+        house.rollbook().rebuild(accept_loss=True, confirm=always)
+        with pytest.raises(ExpiredError, match=f"What was landed on {night(1)}"):
+            rebuild_as_known_on(house.rollbook(), night(4), tmp_path / "out.duckdb")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pipelines.errors import HeldError
+from pipelines.errors import ArgumentError, HeldError
 from pipelines.landing.manifest import Verdict
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students
@@ -91,3 +92,23 @@ def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(h
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()
+
+
+def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: House) -> None:
+    """Noon in Auckland is the evening before in London."""
+    house.service.students = students(3)
+    house.now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
+    assert house.sync(over={"timezone": "Pacific/Auckland"}).manifest.snapshot_date == date(2026, 11, 26)
+    before, asked = house.state(), len(house.service.requests)
+    house.service.students = students(2)
+    house.now += timedelta(minutes=30)
+    with pytest.raises(ArgumentError) as refused:
+        house.sync(over={"timezone": "Europe/London"})
+    assert refused.value.message.startswith(
+        "2026-11-26 was landed before, at 2026-11-25 23:00 UTC, so what is fetched now cannot be 2026-11-25's:"
+        " ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
+    )
+    assert (house.state(), len(house.service.requests)) == (before, asked)
+    house.now += timedelta(hours=3)  # it is the 26th there, too
+    assert house.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
+    assert house.query("SELECT COUNT(*) FROM students") == [(2,)]
