@@ -279,15 +279,15 @@ class Rollbook(ABC):
         rows.load()  # now, not between the first answer and the publish
         newest, blocked = self.newest(), self._blocked is not None
         walks = newest.walks if newest else ()
-        seen = (number for on, number in self.recovery.recorded() if on == day)
-        told = (number for listener in self.listeners for number in listener.landings(day))
+        numbers = [number for on, number in self.recovery.recorded() if on == day]
+        self.tell(lambda listener: numbers.extend(listener.landings(day)))
         self.raw.erasure_register.check(newest.erasures if newest else 0)
         return fetch(
             self.settings,
             partial(
                 self.composer.session.begin,
                 expected=max((walk.total_count for walk in walks), default=0),
-                recorded=max((*seen, *told), default=0),
+                recorded=max(numbers, default=0),
             ),
             None if blocked else self.warehouse,
             day=day,
