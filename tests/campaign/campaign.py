@@ -429,6 +429,7 @@ class Campaign:
         if end == "green" or (was_fresh and damage.digest(self.published) not in self.known):
             self.look_at_published(f"{end}, and neither the old nor the new night:")
         self.disk.mend()
+        self.adopt(showing, self.today)  # a manifest that could not be read until the disk was mended
 
     def damage(self, what: str, work: Callable[[], Any]) -> None:
         """Other hands change files; what readers find until the next sync is not Rollbook's doing."""

@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.errors import NothingLandedError
 from pipelines.fleet.build import MAKES_NONE, Built
+from pipelines.landing.formats import FORMAT
 from pipelines.privacy import access
 from pipelines.privacy.pseudonymous import Pseudonymous
 from pipelines.store.statements import MANY
@@ -132,7 +133,7 @@ def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is
     district.pause(BIRCH, "until Zaphod is back")
     folder = district.warehouse / "fleet" / "state"
     last = {"kind": "failed", "at": "2026-11-21T03:00:00Z", "message": f"student {ident(3)} is odd"}
-    (folder / "ash.json").write_text(json.dumps({"last": last}))
+    (folder / "ash.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     district.build()
     named = reading.rows(
         district.warehouse / "fleet.duckdb", "SELECT description, paused FROM institutions ORDER BY institution"
