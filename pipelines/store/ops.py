@@ -32,11 +32,11 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
     Rows of landings that `raw/` no longer holds stay.
     """
     recorded = set() if full_refresh else set(con.execute(f"SELECT {_KEY} FROM ops.syncs").fetchall())
-    # What was landed and proven, whichever parts of it were approved since.
-    landed = (msgspec.structs.replace(m, approvals=()) for m in raw.manifests())
-    landings = [(m, m.verdict.outcome, m.reason) for m in landed if m.verdict]
-    landings += [(m, DISCARDED, discard.reason) for m, discard in raw.discarded()]
-    fresh = [(m, o, why) for m, o, why in landings if (m.snapshot_date, m.landing, o, str(m.verdict)) not in recorded]
+    fresh = [
+        (m, outcome, reason)
+        for m, outcome, reason in decided(raw)
+        if (m.snapshot_date, m.landing, outcome, str(m.verdict)) not in recorded
+    ]
     with transaction(con):
         for manifest, outcome, reason in fresh:
             _forget(con, manifest)
@@ -49,6 +49,18 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
                 _insert(con, REFUSED_VALUES, manifest, (_refused_value(r) for r in rejects if r.column))
                 _insert(con, DRIFT, manifest, map(_row, manifest.drift))
     return len(fresh)
+
+
+def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:
+    """The landings with a verdict, each with its outcome as in `ops.syncs` and the reason. Raises DamagedError."""
+    # What was landed and proven, whichever parts of it were approved since.
+    landed, aside = _whole(raw.manifests()), raw.discarded()
+    found = [(m, m.verdict.outcome, m.reason) for m in landed if m.verdict]
+    return found + [(m, DISCARDED, d.reason) for m, (_, d) in zip(_whole(m for m, _ in aside), aside, strict=True)]
+
+
+def _whole(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    return (msgspec.structs.replace(m, approvals=()) for m in manifests)
 
 
 def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:

@@ -163,6 +163,11 @@ class Warehouse:
         found = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
         return {(day, number): began.replace(tzinfo=UTC) for day, number, began in found}
 
+    def outcomes(self, path: Path) -> dict[tuple[date, int], str]:
+        """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
+        found = self._rows("SELECT snapshot_date, landing, outcome FROM ops.syncs", path)
+        return {(day, number): outcome for day, number, outcome in found}
+
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
         with suppress(RollbookError):

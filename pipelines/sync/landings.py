@@ -156,12 +156,11 @@ class Composer:
         """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.
 
         Raises ContractChangedError if too many records of a landing are refused now, which were not refused at its
-        verdict: a declaration has changed. (An erasure may leave fewer records beside as many refused ones.)
+        verdict: a declaration has changed.
         """
         flattened = {m.landing: self.flatten(m) for m in counted}
         for m in counted:
-            now = flattened[m.landing]
-            if now.rejected() != m.rejected and (refused := check_reject_rate(now.rejects, now.records, now.values)):
+            if refused := refused_since(m, flattened[m.landing]):
                 raise ContractChangedError(
                     f"{m.snapshot_date}, landing {m.landing}: {refused}. It was accepted when it was fetched, so a"
                     " declaration in pipelines/tables.py no longer fits it: correct the declaration, then run this"
@@ -194,6 +193,14 @@ class Composer:
             proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
             parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
         return parts
+
+
+def refused_since(manifest: Manifest, now: Flattened) -> str:
+    """Why a landing has too many refused records, as `check_reject_rate` says; empty if it has them since its verdict:
+    an erasure may leave fewer records beside as many refused ones.
+    """
+    is_known = manifest.verdict is not None and now.rejected() == manifest.rejected
+    return "" if is_known else check_reject_rate(now.rejects, now.records, now.values)
 
 
 def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:

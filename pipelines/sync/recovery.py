@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pipelines.errors import DamagedError, ExpiredError, LostError
 from pipelines.landing.manifest import TableCounts
+from pipelines.store import ops
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.landings import Composer, Landings
@@ -105,7 +106,7 @@ class Recovery:
         own, published = self.warehouse.own, self.warehouse.published
         if not own.is_unmodified(published) or own.lacks_erasures(published):
             return False
-        return self._holds_the_lake(self.warehouse.merged_days())
+        return self._holds_the_lake(self.warehouse.merged_days()) and self._holds_the_outcomes(published)
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
@@ -118,6 +119,12 @@ class Recovery:
         """Whether a file with these merged days and digests is up to date with the lake."""
         lake = {day: record.digest for day, record in self.lake.days(sized=False).items()}
         return lake.items() <= merged.items() and not self.landings.discarded_days() & merged.keys()
+
+    def _holds_the_outcomes(self, path: Path) -> bool:
+        """Whether a file says of the landings that it knows what is true now: a held one may have been discarded."""
+        known = self.warehouse.outcomes(path)
+        here = {(m.snapshot_date, m.landing): outcome for m, outcome, _ in ops.decided(self.raw)}
+        return all(known[each] == here[each] for each in known.keys() & here.keys())
 
     def published(self) -> Base:
         """The published file as the next one's base, if there is one."""
@@ -140,7 +147,8 @@ class Recovery:
                 )
             return None
         if merged is not None and expired <= merged.keys():
-            return None if self._holds_the_lake(merged) else Base(published)
+            is_current = self._holds_the_lake(merged) and self._holds_the_outcomes(published)
+            return None if is_current else Base(published)
         if published.exists() and merged is None:
             log.warning("%s was changed or damaged since it was published; making it again", published.name)
         kept = [(path, days) for path in self.warehouse.kept() if (days := self._merged(path)) is not None]

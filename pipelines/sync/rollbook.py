@@ -36,7 +36,7 @@ from pipelines.store.lake import DayRecord, Lake, StagedLake
 from pipelines.store.warehouse import Warehouse
 from pipelines.sync import policy
 from pipelines.sync.ingest import Flattened
-from pipelines.sync.landings import Composed, Composer, Landings
+from pipelines.sync.landings import Composed, Composer, Landings, refused_since
 from pipelines.sync.listeners import Listener
 from pipelines.sync.recovery import Base, Recovery
 from pipelines.util import files
@@ -359,7 +359,7 @@ class Rollbook(ABC):
         return approved, self.composer.commit(evaluation.composed)
 
     def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
-        if refused := policy.check_reject_rate(flattened.rejects, flattened.records, flattened.values):
+        if refused := refused_since(manifest, flattened):
             raise ContractChangedError(
                 f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
                 " nothing was merged"
@@ -497,8 +497,10 @@ class Rollbook(ABC):
         return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
 
     def first_day(self) -> date:
-        """The first day that can be synced: as set, else the first landed day, else today."""
-        return self.settings.first_date or min((*self.raw.all_days(), self.today()))
+        """The first day that can be synced: as set, else the first landed day, else yesterday: the first sync may have
+        begun before midnight.
+        """
+        return self.settings.first_date or min((*self.raw.all_days(), self.today() - timedelta(days=1)))
 
     def newest(self) -> Manifest | None:
         """The newest landing that counts; None before the first."""

@@ -198,12 +198,22 @@ def _lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
     except (ValueError, IsADirectoryError):
         raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
     delimiter = ";" if text and text[0].count(";") > text[0].count(",") else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=delimiter)]
+    rows = [_cells(path, number, line, delimiter) for number, line in enumerate(text, start=1)]
     if not rows or [cell.lower() for cell in rows[0][:needed]] != list(header[:needed]):
         raise malformed(path, 1, f"the heading must be {','.join(header)}")
     for number, cells in enumerate(rows[1:], start=2):
         if any(cells):
             yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";")
+
+
+def _cells(path: Path, number: int, line: str, delimiter: str) -> list[str]:
+    """The cells of one line. Each is read by itself, or a quotation mark that is not closed would swallow the rest."""
+    try:
+        return [cell.strip() for row in csv.reader([line], delimiter=delimiter, strict=True) for cell in row]
+    except csv.Error:
+        raise malformed(
+            path, number, 'a quotation mark is not closed in its cell; a cell has no line breaks, and "" for a quote'
+        ) from None
 
 
 def malformed(path: Path, line: int, problem: str) -> SettingError:

@@ -142,6 +142,30 @@ def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_ba
     assert house.tables() == of(1, 3, 4, 5).night(6, *TONIGHT[5]).night(7, *TONIGHT[5]).tables()
 
 
+def syncs(house: House) -> list[tuple[object, ...]]:
+    """The record of the night's syncs, as readers have it."""
+    return house.query("SELECT outcome, verdict, proven FROM ops.syncs WHERE snapshot_date = '2026-11-25'")
+
+
+def test_readers_learn_at_once_that_a_held_landing_was_discarded_or_put_back(house: House) -> None:
+    with pytest.raises(HeldError):
+        house.night(6, students(2))
+    house.night(7, students(12))
+    assert syncs(house) == [("held", "held", True)]
+    discard(house.rollbook(), night(6), reason="nonsense", confirm=always)
+    assert syncs(house) == [("discarded", "held", True)]
+    undo_discard(house.rollbook(), night(6), confirm=always)
+    assert syncs(house) == [("held", "held", True)]
+
+
+def test_what_was_approved_in_part_and_then_discarded_was_proven_all_the_same(house: House) -> None:
+    with pytest.raises(HeldError):
+        house.night(6, students(2))
+    house.rollbook().approve(only=["students:listed"])
+    discard(house.rollbook(), night(6), reason="nonsense", confirm=always)
+    assert syncs(house) == [("discarded", "held", True)]
+
+
 @pytest.mark.slow
 def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
     discard(house.rollbook(), night(5), reason="the clock was wrong", confirm=always)

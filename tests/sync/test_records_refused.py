@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.errors import ContractChangedError
+from pipelines.errors import ContractChangedError, HeldError
 from pipelines.landing.manifest import Verdict
 from pipelines.sync.whole import always
 from tests.support.nights import Expected, House, night
@@ -230,3 +230,12 @@ def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure
     before = house.tables()
     house.rollbook().rebuild(confirm=always)
     assert house.tables() == before
+
+
+def test_a_held_landing_with_as_many_refused_as_may_be_can_be_approved_after_an_erasure(house: House) -> None:
+    begin(house, students(60), classes(1))
+    with pytest.raises(HeldError):
+        house.night(2, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)])
+    erase(house, 40)
+    assert house.approve().manifest.rejected == {"students": 8}
+    assert house.query("SELECT COUNT(*) FROM students") == [(39,)]

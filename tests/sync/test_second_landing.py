@@ -112,3 +112,12 @@ def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: Hou
     house.now += timedelta(hours=3)  # it is the 26th there, too
     assert house.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
     assert house.query("SELECT COUNT(*) FROM students") == [(2,)]
+
+
+def test_the_first_sync_ever_may_begin_before_midnight(house: House) -> None:
+    house.over["first_date"] = None
+    house.service.now = lambda: house.now - timedelta(seconds=2)
+    yesterday, house.now = house.now.date(), datetime(2026, 11, 21, 0, 0, 1, tzinfo=UTC)
+    assert house.sync(yesterday).manifest.snapshot_date == yesterday
+    with pytest.raises(ArgumentError, match="is before the first day of this warehouse"):
+        house.sync(yesterday - timedelta(days=1))

@@ -61,6 +61,8 @@ def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> 
         (HEADING + "score_below,-1\n", "line 2: score_below is '-1'"),
         (HEADING + "score_below,nan\n", "line 2: score_below is 'nan'"),
         (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
+        (HEADING + 'score_below,62,"low\ninactive_days,5,\n', "line 2: a quotation mark is not closed in its cell"),
+        (HEADING + 'inactive_days,5,"long" ago\n', "line 2: a quotation mark is not closed in its cell"),
     ],
 )
 def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(

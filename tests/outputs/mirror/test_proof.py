@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.errors import MirrorError
+from pipelines.errors import ContractChangedError, HeldError, MirrorError
 from pipelines.operations.discard import discard
 from pipelines.operations.doctor import examine
 from pipelines.operations.status import load_status
@@ -65,6 +65,23 @@ def test_a_copy_of_everything_that_may_happen_is_proven(house: House) -> None:
     assert prove(house) == PROVEN.format(2)
     assert house.state() == before
     assert [p.name for p in (house.warehouse / "build").glob("aside-*")] == []
+
+
+def test_what_readers_do_not_have_yet_is_no_difference(house: House) -> None:
+    house.over["keep_days"] = 4
+    begin(house, [student(1, name=None, summary="refused"), *students(29, first=2)])
+    assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(1,)]
+    with pytest.raises(HeldError):
+        house.night(3, students(10))
+    with pytest.raises(ContractChangedError):
+        house.night(4, [*students(10), *(student(i, name=None) for i in range(11, 31))])
+    prove(house)
+    discard(house.rollbook(), night(3), reason="on trial", confirm=always)
+    prove(house)
+    house.night(5, students(30))
+    assert not house.rollbook().landings.expired_days()
+    assert house.query("SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date = '2026-11-20'") == [(0,)]
+    prove(house)
 
 
 ALTERED = """
