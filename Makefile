@@ -20,20 +20,22 @@ NEEDS := pyproject.toml constraints.txt
 # A machine may forbid compiled files; then each process of a test or demo would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# uv installs in seconds what takes pip a minute. The environment gets one if the machine has none; where that fails, or
-# uv cannot reach the index that pip is set up for, pip does it. All use constraints.txt.
+# uv installs in seconds what takes pip a minute, and compares each file with its digest in constraints.txt. The
+# environment gets one if the machine has none; where that fails, or uv cannot reach the index that pip is set up for,
+# pip does it, by the versions alone: it takes no digests beside an editable project.
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV = uv venv --quiet --clear --python "$$found" $(VENV)
 else
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
+PIP = sed -n '/^[^ ]/s/ .*//p' constraints.txt > $(VENV)/versions.txt && \
+	  $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint $(VENV)/versions.txt
 UV := $(BIN)/uv
 MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
 	  echo "$$found cannot make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
 	{ $(PIP) --upgrade 'pip>=25.1' && $(PIP) uv; } 2>/dev/null || true # older ones know no dependency groups
-OR_PIP = 2>/dev/null || $(PIP) $(WHAT)
+OR_PIP = 2>/dev/null || { $(PIP) $(WHAT); }
 endif
-INSTALL = VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install -qq --constraint constraints.txt $(WHAT) $(OR_PIP)
+INSTALL = VIRTUAL_ENV=$(CURDIR)/$(VENV) $(UV) pip install -qq --constraint constraints.txt --build-constraint constraints.txt $(WHAT) $(OR_PIP)
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -96,7 +98,7 @@ bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 2
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
-	@uv pip compile --quiet --universal --upgrade --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt
+	@uv pip compile --quiet --universal --upgrade --generate-hashes --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay

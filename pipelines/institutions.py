@@ -27,7 +27,9 @@ from pipelines.util.text import listed
 FILE = "institutions.toml"
 DEFAULTS = "defaults"
 # Names beside the institutions' folders, also from when the folder was a single school's warehouse.
-RESERVED = frozenset({"fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", DEFAULTS})
+RESERVED = frozenset(
+    ("fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", "aggregates")
+) | {DEFAULTS}
 # Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -56,10 +58,24 @@ class Secret:
 
 @dataclass(frozen=True)
 class Institution:
-    """One institution of the registry: its name and its settings (`[defaults]` included)."""
+    """One institution of the registry: its name and its settings (`[defaults]` included), and which of them are in its
+    own table.
+    """
 
     name: str
     values: Mapping[str, object] = field(default_factory=dict, repr=False)
+    own: frozenset[str] = frozenset()
+
+    def check_together(self, *settings: str) -> None:
+        """Raise SettingError unless these settings, as far as there are any, are in one table."""
+        there = [name for name in settings if name in self.values]
+        own = [name for name in there if name in self.own]
+        if own and own != there:
+            others = [name for name in there if name not in own]
+            raise SettingError(
+                f"{listed(own)} of {self.name} is in [{self.name}] of {FILE}, and {listed(others)} in [{DEFAULTS}]:"
+                f" write both into [{self.name}], or one school's key might be sent to another one's service"
+            )
 
     def variables(self, *settings: str) -> frozenset[str]:
         """Return the environment variables that hold the secrets of some settings, by default of all."""
@@ -108,7 +124,7 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
     defaults = _values(path, DEFAULTS, document.pop(DEFAULTS, {}), known, secret)
     values = {check_name(name): _values(path, name, table, known, secret) for name, table in document.items()}
-    found = {name: Institution(name, MappingProxyType(defaults | own)) for name, own in values.items()}
+    found = {name: Institution(name, MappingProxyType(defaults | own), frozenset(own)) for name, own in values.items()}
     return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
 
 
@@ -174,7 +190,7 @@ def _toml(value: Any) -> str:
 
 
 def _unknown(key: str, known: frozenset[str]) -> str:
-    if key in ("warehouse", "institution", "institutions", "ui_hosts"):
+    if key in ("warehouse", "institution", "institutions", "ui_hosts", "ui_accounts"):
         return f"which is the same for all institutions: set ROLLBOOK_{key.upper()} in the environment"
     near = get_close_matches(key.lower().removeprefix("rollbook_"), known, n=1)
     return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"

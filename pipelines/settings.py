@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from difflib import get_close_matches
@@ -30,7 +31,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipelines import institutions, tables
-from pipelines.errors import SettingError
+from pipelines.errors import ArgumentError, SettingError
 from pipelines.institutions import Registry, Secret
 from pipelines.util import cron
 
@@ -220,12 +221,22 @@ def _hosts(value: str) -> str:
     return ", ".join(names)
 
 
+def _accounts(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    if not all(name.isprintable() and name and " " not in name for name in names):
+        raise ValueError("must be the name of an account of this machine, or several with commas between")
+    return ", ".join(names)
+
+
 def _columns(value: str) -> str:
     return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
 
 
 # The environment variables by which object stores' own tools name an endpoint.
-_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+_ENDPOINTS = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
+    *("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"),
+)
 
 
 def engine_name(value: str) -> str:
@@ -267,6 +278,7 @@ CronLine = Annotated[str, AfterValidator(_cron)]
 Addresses = Annotated[SecretStr, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
+AccountNames = Annotated[str, AfterValidator(_accounts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
 ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
@@ -342,16 +354,22 @@ class SourceSettings(_Group):
 
 
 class GuardSettings(_Group):
-    """What is held for approval (G3), and the host names that reach the UI (G12)."""
+    """What is held for approval (G3), and the host names and accounts that reach the UI (G12)."""
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
     hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
     ui_hosts: HostNames | None = None
+    ui_accounts: AccountNames | None = None
 
     @cached_property
     def ui_names(self) -> list[str]:
         """The host names by which browsers reach the UI, besides this machine's own."""
         return self.ui_hosts.split(", ") if self.ui_hosts else []
+
+    @cached_property
+    def account_names(self) -> list[str]:
+        """The accounts of this machine that may use the UI and explore, besides the one that runs them."""
+        return self.ui_accounts.split(", ") if self.ui_accounts else []
 
 
 class AlertSettings(_Group):
@@ -374,6 +392,11 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
         if missing := [_not_set(name, self.institution) for name, value in given.items() if not value]:
             raise SettingError("; ".join((*missing, *misspelt())))
 
+    def check_words(self, words: str) -> None:
+        """Raise ArgumentError if a person's words, which are kept and shown, hold a secret."""
+        notify = self.notify.get_secret_value().split(",") if self.notify else ()
+        check_words(words, (self.api_key.get_secret_value(), *notify))
+
     def warn_of_misspelt(self) -> None:
         """Log a warning for each variable that looks like a setting and is none; a fleet does so once for all."""
         for says in () if self.institution else misspelt():
@@ -391,7 +414,14 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 S = TypeVar("S", bound=_Group)
 
 # Settings that an institution of a registry may not set for itself.
-_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine", "untracked"})
+_FOR_ALL = frozenset(
+    {"warehouse", "institution", "institutions", "ui_hosts", "ui_accounts", "fleet_engine", "untracked"}
+)
+# What a variable is called that holds a secret, and from which length on its value is taken for one.
+_LONG = 8
+_IS_SECRET = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL")
+# Where a school's records are, and the key to them.
+_TOGETHER = ("base_url", "api_key")
 _SECRET = frozenset({"api_key", "notify"})
 # Cached registries by path, each with its file's inode, modification time and size.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
@@ -444,6 +474,18 @@ def is_of_all() -> bool:
 def ui_names() -> list[str]:
     """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
     return _checked(GuardSettings, {}).ui_names
+
+
+def account_names() -> list[str]:
+    """Return this machine's accounts that may use the UI and explore. Raises SettingError."""
+    return _checked(GuardSettings, {}).account_names
+
+
+def check_words(words: str, secrets: Iterable[str] = ()) -> None:
+    """Raise ArgumentError if a person's words hold one of these secrets, or one of the environment's."""
+    named = [value for name, value in os.environ.items() if _IS_SECRET.search(name.upper()) and len(value) >= _LONG]
+    if any(secret.strip() in words for secret in (*secrets, *named) if secret.strip()):
+        raise ArgumentError("The reason holds a key or a password, and others will read it: leave that out")
 
 
 def misspelt() -> list[str]:
@@ -548,6 +590,10 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
     if not name:
         raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
     values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}
+    if secrets:
+        known[name].check_together(*_TOGETHER)
+    # Nor does either of them come from the environment: the key might be sent to another school's service.
+    values = {field: "" for field in _TOGETHER if field in kind.model_fields} | values
     where = f"in [{name}] or [{institutions.DEFAULTS}] of {known.path.name}"
     for field, value in list(values.items()):
         if isinstance(value, Secret):

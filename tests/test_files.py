@@ -36,3 +36,13 @@ def test_a_file_is_decoded_again_only_when_it_has_changed(tmp_path: Path) -> Non
 def test_a_folder_that_is_missing_or_a_file_has_no_names(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert (files.names(tmp_path), files.names(tmp_path / "file"), files.names(tmp_path / "gone")) == (["file"], [], [])
+
+
+def test_nothing_is_written_through_a_link_that_lies_where_the_temporary_file_would(tmp_path: Path) -> None:
+    victim, target = tmp_path / "victim", tmp_path / "out" / "data.md"
+    target.parent.mkdir()
+    victim.write_text("mine")
+    planted = target.with_name(f".{target.name}{files.PARTIAL}")
+    planted.symlink_to(victim)
+    files.write(target, b"new")
+    assert (victim.read_text(), target.read_text(), planted.exists()) == ("mine", "new", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,34 @@ def test_a_key_is_read_only_where_something_is_fetched(registry: Path, monkeypat
         settings.load(institution="linden-vale")
 
 
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ('[defaults]\nbase_url = "https://a.example"\n[oak]\napi_key = { env = "K" }', "api_key of oak is in [oak]"),
+        ('[defaults]\napi_key = { env = "K" }\n[oak]\nbase_url = "https://a.example"', "base_url of oak is in [oak]"),
+        ('[oak]\napi_key = { env = "K" }', "base_url is not set for oak: put it into institutions.toml"),
+        ('[oak]\nbase_url = "https://a.example"', "api_key is not set for oak: put it into institutions.toml"),
+        ("[oak]\n", "base_url is not set for oak"),
+    ],
+)
+def test_a_key_goes_to_the_address_that_stands_beside_it_alone(
+    registry: Path, monkeypatch: pytest.MonkeyPatch, tables: str, says: str
+) -> None:
+    """Else one school's key might reach another school's host."""
+    for name, value in {"K": "key", "ROLLBOOK_API_KEY": "key", "ROLLBOOK_BASE_URL": "https://b.example"}.items():
+        monkeypatch.setenv(name, value)
+    registry.write_text(tables)
+    with pytest.raises(SettingError, match=re.escape(says)):
+        settings.load(institution="oak")
+    assert settings.load(institution="oak", fetches=False).api_key.get_secret_value() == ""
+
+
+def test_both_may_be_the_defaults(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("K", "key")
+    registry.write_text('[defaults]\nbase_url = "https://a.example"\napi_key = { env = "K" }\n[oak]\n')
+    assert settings.load(institution="oak").base_url == "https://a.example"
+
+
 def test_the_environment_names_the_institution(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLBOOK_INSTITUTION", "oak")
     assert settings.load().institution == "oak"
@@ -95,6 +124,8 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
     ("text", "says"),
     [
         ('[fleet]\nbase_url = "https://a.example"', "called fleet: Rollbook uses this name itself"),
+        ('[private]\nbase_url = "https://a.example"', "called private: Rollbook uses this name itself"),
+        ('[aggregates]\nbase_url = "https://a.example"', "called aggregates: Rollbook uses this name itself"),
         ('[Oak]\nbase_url = "https://a.example"', "write lower-case letters"),
         ('["../oak"]', "write lower-case letters"),
         ("[oak]\n[oak]", "not valid TOML: something is defined twice"),

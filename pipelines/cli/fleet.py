@@ -18,7 +18,16 @@ from pipelines.cli.serve import show_app, stopping_on_signals
 from pipelines.errors import ArgumentError, HeldError, RollbookError, SettingError
 from pipelines.export import Format, check_target
 from pipelines.institutions import FILE, Registry
-from pipelines.settings import FLEET, check_registry, common_path, for_all, is_of_all, registry, registry_path
+from pipelines.settings import (
+    FLEET,
+    check_registry,
+    check_words,
+    common_path,
+    for_all,
+    is_of_all,
+    registry,
+    registry_path,
+)
 from pipelines.store.fleet import FLEET_BUILD
 from pipelines.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS, check_is_there
 from pipelines.util import files
@@ -186,6 +195,7 @@ def pause(
 
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is shown with the institution')
+    check_words(reason)
     nights.pause(common_path() / FLEET, fleet_registry()[name].name, reason)
     out.print(f"[bold yellow]Paused[/] {name}. To go on: rollbook fleet resume {name}")
 

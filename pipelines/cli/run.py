@@ -36,6 +36,7 @@ from pipelines.cli.app import (
 )
 from pipelines.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
 from pipelines.landing.manifest import Details
+from pipelines.util import machine
 from pipelines.util.machine import in_bytes
 from pipelines.util.text import count_of, listed
 
@@ -133,7 +134,7 @@ def _approve(rollbook: WholeRollbook, day: date | None, parts: list[str], reason
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
     held = rollbook.to_approve(day, every_day=every_day)
     for each in held:
-        rollbook.approval(each, parts)  # a wrong part is refused before anything is said
+        rollbook.approval(each, parts, reason)  # what is wrong is refused before anything is said
         out.print(
             f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
             f" {escape(each.reason)}."
@@ -438,6 +439,7 @@ def run_job(first: date, last: date | None = None, *, institution: str = "", **o
     days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
     run_id = str(uuid4())
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    night.person = machine.person()
     with progress() as night.progress, dg.DagsterInstance.get() as instance:
         runs.fail_orphaned_runs(instance)
         result = (
@@ -563,11 +565,17 @@ def mirror_restore(
     Can be interrupted and run again. `rollbook rebuild` then makes the tables.
     """
     from pipelines.outputs.mirror.mirror import restore as restore_copy
+    from pipelines.privacy import access
 
     settings = _mirrored()[0].settings
-    into = into.expanduser().absolute()
+    into, here = into.expanduser().absolute(), settings.warehouse_path
+    is_here = here.is_dir()
+    if is_here:
+        access.note(here, "mirror restore", what=str(into))
     with progress() as show:
         catalog = restore_copy(settings.lake, settings.institution, into, show)
+    if not is_here:  # on a new machine
+        access.note(into, "mirror restore")
     out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 

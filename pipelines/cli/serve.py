@@ -220,11 +220,23 @@ def listening(host: str, port: int, command: str) -> socket.socket:
         ) from None
 
 
+def _has_ipv6() -> bool:
+    """Whether this machine has a loopback address of IPv6."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def show_app(port: int) -> None:
     """Serve the app until it is stopped."""
     from pipelines.explore import server
 
-    with stopping_on_signals(), listening(server.HOST, port, "explore") as opened:
+    with stopping_on_signals(), ExitStack() as stack:
+        opened = [stack.enter_context(listening(server.HOST, port, "explore"))]
+        if _has_ipv6():
+            opened.append(stack.enter_context(listening(server.HOST6, port, "explore")))
         server.serve(
             opened, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
         )

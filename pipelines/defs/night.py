@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
 import dagster as dg
 from pydantic import Field
 
-from pipelines.defs.partitions import BY_HAND, NIGHTLY, PUBLISHED, SYNC_TAG
+from pipelines.defs.launches import RunCoordinator
+from pipelines.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from pipelines.errors import ArgumentError, NothingLandedError
 from pipelines.landing.manifest import PARTS, Approval, Details, Manifest, TableCounts
 from pipelines.outputs.report import FILE
@@ -26,6 +28,10 @@ SKIPPED_TAG = "rollbook/skipped"
 
 # Called for each fetched page. The command line sets it: it runs the job in its own process.
 progress: Progress | None = None
+# Who runs the command, which runs the job in its own process; empty in a run that was launched in the UI.
+person = ""
+NO_LOGIN = "the UI, no login"
+Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
 
 Metadata = Mapping[str, Any]
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
@@ -45,7 +51,7 @@ class Options(dg.Config):
         default=False,
         description="In a backfill: publish even if a table would lose more rows than the hold allows.",
     )
-    only: list[str] = Field(
+    only: list[Part] = Field(
         default=[],
         description="With approve: merge only these parts of what was held, and keep the rest held. Of "
         f"{', '.join(PARTS)}: who is no longer listed, and what the listed records state.",
@@ -136,11 +142,18 @@ def _landed(
         raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
     if options.approve:
         held = {m.snapshot_date: m for m in rollbook.held_as_shown(options.approve, days)}
-        return held, {day: rollbook.approval(m, options.only, options.reason) for day, m in held.items()}
+        by = person or _asked_by(context)
+        return held, {day: rollbook.approval(m, options.only, options.reason, by) for day, m in held.items()}
     if is_sync:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
         return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh)}, {}
     return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}, {}
+
+
+def _asked_by(context: dg.AssetExecutionContext) -> str:
+    """Who launched a run in the UI, if that is known: our own queue says so, while a launch itself may say anything."""
+    is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
+    return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
 
 
 def _snapshots(

@@ -20,6 +20,8 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 # A run with this tag fetches, whichever day it covers; the schedule, `rollbook sync` and each run that fetches set it.
 SYNC_TAG = "rollbook/sync"
 NIGHTLY, BY_HAND, BY_COMMAND = "nightly", "hand", "command"
+# The account that asked for a run in the UI; the coordinator of `launches` sets it.
+BY_TAG = "rollbook/by"
 # Either tag marks a backfill: launched in the UI over several days, or by `rollbook backfill`.
 BACKFILL_TAGS = {"dagster/backfill", RANGE_START}
 # The institutions that a run is limited to, comma-separated; without it, a run covers all of the registry.

@@ -23,12 +23,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from pipelines import settings
+from pipelines.defs.launches import Launches
 from pipelines.errors import RollbookError
 from pipelines.institutions import Registry
 from pipelines.outputs import report
 from pipelines.settings import ROOT
 from pipelines.util import files
-from pipelines.util.request_guard import Guard, allowed_hosts
+from pipelines.util.request_guard import LIMITS, Guard, allowed_hosts
 from pipelines.util.text import naming
 
 # The morning page may run its own script, but has no access to the UI served on the same origin.
@@ -46,7 +47,8 @@ LIST_OF_PAGES = """<!doctype html>
 </ul>
 </html>
 """
-# Any account of this machine can ask the UI, unlogged: names stay in the file, whose mode says who may read it.
+# The UI has no login, and not every system says whose a connection is: names stay in the file, whose mode says who may
+# read it.
 _NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
 _NO_NAMES = f'<p class="quiet">Names are only in the file {report.FILE} of the warehouse, not in the browser.</p>'
 FLEET_FILE = "fleet-report.html"  # of `fleet.report`, of which a single school needs nothing
@@ -107,7 +109,9 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
             app.routes.insert(0, Route(f"/{report.FILE}", report_page))
             app.routes.insert(0, Route("/report/{name}.html", report_page))
             app.routes.insert(0, Route(f"/{FLEET_FILE}", fleet_page))
-            uvicorn.run(Guard(app, allowed_hosts(host, port, names)), host=host, port=port, log_level="warning")
+            accounts = settings.account_names()
+            guarded = Guard(Launches(app), allowed_hosts(host, port, names), accounts=accounts)
+            uvicorn.run(guarded, host=host, port=port, log_level="warning", **LIMITS)
 
 
 if __name__ == "__main__":

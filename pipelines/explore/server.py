@@ -2,13 +2,17 @@
 
 It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
 port on loopback. The token is in the address that is printed; a cookie then keeps it, so that it is in no other
-address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed.
+address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed, which
+neither downloads a list nor shows a value.
+
+A browser sends a host's cookies to all its ports, and another account may listen on one of them. So the app has a host
+name of its own, by chance, below `localhost`: browsers take it for this machine, and nobody else knows it.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import cache, partial
 from socket import socket
@@ -19,29 +23,35 @@ import duckdb
 import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from pipelines import settings
 from pipelines.errors import ArgumentError, RollbookError
 from pipelines.explore import pages
 from pipelines.explore.book import COUNTED, ROWS, Book, is_figure, new_book
 from pipelines.outputs.report import morning
 from pipelines.settings import is_of_all
 from pipelines.util import pages as shared
-from pipelines.util.request_guard import Guard, allowed_hosts
+from pipelines.util.request_guard import LIMITS, Guard
 from pipelines.util.text import cell as text_of
 from pipelines.util.text import printable
 
-HOST = "127.0.0.1"
+# Browsers try either for a name below `localhost`, so both are ours.
+HOST, HOST6 = "127.0.0.1", "::1"
 STOP_WITHIN = 3  # seconds, for open pages
 TOKEN = "access_token"  # noqa: S105 - its name
 # Nothing is kept by the browser: going back reads the newest night, and is logged.
 PRIVATE = {"Cache-Control": "no-store"}
+# As in the pages themselves, where a policy cannot say who may frame them and where forms lead.
+POLICY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'"
+}
 
-WRONG_HOST = (
-    "This is `rollbook explore`, and it answers to this machine's own names only: open the address that it printed.\n"
-)
+WRONG_HOST = "This is `rollbook explore`, and it answers to the name in the address that it printed only: open that.\n"
 FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
 
 Page = Callable[..., dict[str, Any]]
@@ -50,9 +60,9 @@ OF_ONE: dict[str, tuple[Page, str]] = {
     "/": (pages.school, "School today"),
     "/watch": (pages.watch, "To watch"),
     "/classes": (pages.classes, "Classes"),
-    "/class/{key:int}": (pages.school_class, ""),
+    "/class/{key:id}": (pages.school_class, ""),
     "/students": (pages.students, "Students"),
-    "/student/{key:int}": (pages.student, ""),
+    "/student/{key:id}": (pages.student, ""),
     "/compare": (pages.compare, "Two dates"),
     "/tables": (pages.tables, "Any table"),
     "/table/{name}": (pages.table, ""),
@@ -65,17 +75,34 @@ OF_ALL: dict[str, tuple[Page, str]] = {
 }
 
 
-def serve(opened: socket, ready: Callable[[str], None]) -> None:
-    """Serve the app at an `opened` port of HOST until SIGTERM or Ctrl-C. `ready` is called with its address."""
-    token, port = secrets.token_urlsafe(16), opened.getsockname()[1]
-    guarded = Guard(app(token, port), allowed_hosts(HOST, port), wrong_host=WRONG_HOST, foreign=FOREIGN)
-    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN)
-    ready(f"http://{HOST}:{port}/?{TOKEN}={token}")
-    uvicorn.Server(config).run(sockets=[opened])
+class _Id(Convertor[int]):
+    """An id in an address: of more digits than any id has, Python would read no number."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", _Id())
+
+
+def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
+    """Serve the app at an `opened` port of HOST and HOST6 until SIGTERM or Ctrl-C. `ready` gets its address."""
+    token, port = secrets.token_urlsafe(16), opened[0].getsockname()[1]
+    own = f"{secrets.token_hex(6)}.localhost:{port}"
+    accounts = settings.account_names()
+    guarded = Guard(app(token, port), [own], accounts=accounts, wrong_host=WRONG_HOST, foreign=FOREIGN)
+    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
+    ready(f"http://{own}/?{TOKEN}={token}")
+    uvicorn.Server(config).run(sockets=[*opened])
 
 
 def app(token: str, port: int) -> Starlette:
-    """The pages, for whoever has the token. The port is in the cookie's name: cookies are shared by a host's ports."""
+    """The pages, for whoever has the token. The port is in the cookie's name, for browsers that keep old ones."""
     known = OF_ALL if is_of_all() else OF_ONE
     menu = {path: name for path, (_, name) in known.items() if name}
     cookie = f"rollbook-{port}"
@@ -89,6 +116,11 @@ def app(token: str, port: int) -> Starlette:
             answer = RedirectResponse(f"{request.url.path}{without}", 303, headers=PRIVATE)
             answer.set_cookie(cookie, token, httponly=True, samesite="lax")
             return answer
+        site = request.headers.get("sec-fetch-site", "none")
+        # What leaves the app, and what it hides at first, only its own pages or a person may ask for.
+        is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
+        if is_guarded and site not in ("same-origin", "none"):
+            return PlainTextResponse(FOREIGN, 403)
         common = {"menu": menu, "path": request.url.path, "asked": request.query_params}
         try:
             return _shown(page, request, common)
@@ -125,7 +157,9 @@ def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
 
 
 def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    return HTMLResponse(_environment().get_template(f"{template}.html").render(values), status, headers=PRIVATE)
+    return HTMLResponse(
+        _environment().get_template(f"{template}.html").render(values), status, headers=PRIVATE | POLICY
+    )
 
 
 @cache

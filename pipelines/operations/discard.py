@@ -17,8 +17,10 @@ def discard(
     """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
 
     It is moved aside within `raw/`, stays readable and no longer counts. Raises ArgumentError when there is no such
-    landing or its raw bodies have expired, and HeldError when it is not confirmed. Nothing is changed then.
+    landing, its raw bodies have expired or the reason holds a secret, and HeldError when it is not confirmed. Nothing
+    is changed then.
     """
+    rollbook.settings.check_words(reason)
     with rollbook.writer():
         rollbook.ready()
         manifests = _not_expired(rollbook, day)

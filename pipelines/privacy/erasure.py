@@ -49,7 +49,7 @@ Gone = Callable[[int], bool]
 ERASED = "(erased)"
 WAIT_SECONDS = 30.0
 
-_TOLD = re.compile(r"\b(?:students? |more than once, such as )\d+(?:, \d+)*\b")
+_TOLD = re.compile(r"\b(?:students? |student/|more than once, such as )\d+(?:, \d+)*\b")
 _HINT = "student"
 
 # The reference id, email, name, first and last name.
@@ -75,10 +75,13 @@ LABELS = {
     "dagster": "texts in Dagster's records, changed",
     "recognised": "remaining records with the student's email or reference id, under another id or none",
 }
+# What to do about records of Dagster that were not cleaned.
+_BY_HAND = "look for the student's id in the logs of runs with details, and delete these runs."
 TO_DO = (
-    "Backups of the warehouse, of raw/ and of Dagster's folder still hold the student: delete them, or let them expire,"
-    " and note by when. After a restore, the next sync removes the student from raw/, snapshots/ and published/ again,"
-    " as long as private/erasures/ is the latest one.",
+    "Backups of the warehouse, of raw/, of fleet.duckdb and of Dagster's folder still hold the student: delete them, or"
+    " let them expire, and note by when. After a restore, the next sync removes the student from raw/, snapshots/,"
+    " published/ and private/codes.json again, as long as private/erasures/ is the latest one. A restored fleet.duckdb"
+    " holds the student until the next `rollbook fleet build`.",
     "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
     " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
     "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
@@ -169,8 +172,23 @@ class Erasure(Listener):
             path.unlink()
         take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
         counts["exports"] = len(exports)
-        if pending.home and (home := Path(pending.home)).is_dir():
+        home = Path(pending.home) if pending.home else None
+        if home is None or not home.is_dir():
+            left_open.append(
+                "Dagster's records were not cleaned, as no folder of Dagster's was found (DAGSTER_HOME): if there is"
+                f" one, {_BY_HAND}"
+            )
+        else:
             counts["dagster"], locked = take_out(home, erased.gone.__contains__)
+            left_open.append(
+                f"Of Dagster's records, those below {home} were cleaned. If Rollbook ran with another DAGSTER_HOME,"
+                f" there {_BY_HAND}"
+            )
+            if elsewhere := _kept_elsewhere(home):
+                left_open.append(
+                    f"Dagster keeps records outside of that folder ({elsewhere} in its dagster.yaml), such as in"
+                    f" PostgreSQL, which were not cleaned: {_BY_HAND}"
+                )
             if locked:
                 left_open.append(
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
@@ -223,6 +241,7 @@ def erase(
     confirmed. Nothing is changed then.
     """
     _check(student, reason)
+    rollbook.settings.check_words(reason)
     with rollbook.writer():
         rollbook.ready()
         erasure = rollbook.listener(Erasure)
@@ -265,6 +284,7 @@ def hold(rollbook: WholeRollbook, student: int, *, reason: str) -> None:
     reason that identifies the student.
     """
     _check(student, reason)
+    rollbook.settings.check_words(reason)
     register = rollbook.raw.erasure_register
     with rollbook.writer():
         if student in register.matcher():
@@ -365,6 +385,14 @@ def _certificate(
 #
 # Names never get there (G12), and metadata and checks hold counts only. A few log lines give the id of the student that
 # was fetched. They are text in SQLite files and logs below Dagster's folder: the id is replaced.
+
+
+def _kept_elsewhere(home: Path) -> str:
+    """The entries of Dagster's configuration by which it may keep records outside of its folder."""
+    with suppress(OSError):
+        text = (home / "dagster.yaml").read_text(encoding="utf-8", errors="replace")
+        return ", ".join(re.findall(r"^((?:\w+_)?storage|compute_logs)\s*:", text, re.MULTILINE))
+    return ""
 
 
 def take_out(home: Path, gone: Gone) -> tuple[int, int]:

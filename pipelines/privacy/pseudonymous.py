@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from pipelines.errors import DamagedError
 from pipelines.landing import formats
+from pipelines.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from pipelines.store import schema
 from pipelines.store.clean import clean
 from pipelines.store.database import connect, each, literal, transaction
@@ -81,9 +82,21 @@ class Codes:
 
     def __init__(self, root: Path) -> None:
         self.path = root / FOLDER / FILE
+        self.register = ErasureRegister(root / PRIVATE / ERASURES)
 
     def load(self) -> Release | None:
-        """The release in use; None before the first. Raises DamagedError for a damaged file."""
+        """The release in use, without erased students; None before the first. Raises DamagedError for a damaged file.
+
+        A file that was restored from a backup may still have them.
+        """
+        found, gone = self.stored(), self.register.matcher()
+        if found is None or not gone:
+            return found
+        left = {student: code for student, code in found.codes.items() if student not in gone}
+        return found if len(left) == len(found.codes) else msgspec.structs.replace(found, codes=left)
+
+    def stored(self) -> Release | None:
+        """The release as the file has it. Raises DamagedError."""
         try:
             return formats.decode(self.path.read_bytes(), Release, self.path)
         except FileNotFoundError:
@@ -149,6 +162,10 @@ class Pseudonymous(Listener):
         This repairs what a killed writer, a restored file or a changed setting left.
         """
         self.versions.retire(leaving=0)
+        if (release := self.codes.load()) is not None and len(release.codes) < len(
+            (self.codes.stored() or release).codes
+        ):
+            self.codes.save(release)
         if not self.wanted:
             remove(self.next)
             if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
@@ -183,7 +200,7 @@ class Pseudonymous(Listener):
 
     def erased(self, erased: ErasureUnderWay) -> None:
         """Remove the codes of erased students, and the files that hold them; counts the codes."""
-        release, forgotten = self.codes.load(), 0
+        release, forgotten = self.codes.stored(), 0
         if release is not None:
             left = {student: code for student, code in release.codes.items() if student not in erased.gone}
             forgotten = len(release.codes) - len(left)

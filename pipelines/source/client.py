@@ -20,7 +20,9 @@ import logging
 import os
 import random
 import re
+import socket
 import ssl
+import threading
 import time
 import zlib
 from collections import Counter
@@ -61,12 +63,15 @@ LIMIT = 100
 HOSTS = "hosts"  # in a fleet's folder: one lock file per host
 # Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
 TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
-# From the request to the last byte, within one read: a body that trickles in never trips the read timeout.
+# From the request to the last byte: headers or a body that trickle in never trip the read timeout.
 EXCHANGE_SECONDS = 300.0
 # Each try gets at least this long, even if ROLLBOOK_RETRY_SECONDS are almost over.
 TRY_SECONDS = 60.0
 # Limits a body as received and as decompressed: an endless body, or a gzip bomb, would fill the memory.
-BODY_BYTES = 256 * 2**20
+BODY_BYTES = 64 * 2**20
+# Values in a body, by its commas and brackets: read, an empty list takes thirty times its two bytes. A page has a
+# hundred records, of some dozens of values and classes each.
+MOST_VALUES = 1_000_000
 UNAUTHORIZED = 401
 GZIP = b"\x1f\x8b"
 # Statuses below 500 that may pass by themselves: the service gave up waiting, is not ready, or asks for fewer requests.
@@ -126,6 +131,7 @@ class Client:
         self._base = settings.base_url + PREFIX
         self._retry_seconds = settings.retry_seconds
         self._pause = settings.request_pause_ms / 1000
+        self._deadline = _Deadline()
         self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
         https = self._base.startswith("https:")
         try:
@@ -160,7 +166,8 @@ class Client:
         UnreachableError (no usable answer) and NotTheContractError (no answer was the contract's). Contract:
         "Endpoints", "Errors".
         """
-        label = PREFIX + path + (f" page {params['page']}" if params and "page" in params else "")
+        # Logs and errors stay when a student is erased, so they hold no student's id.
+        label = PREFIX + _LAST_ID.sub("/ID", path) + (f" page {params['page']}" if params and "page" in params else "")
         policy = RetryPolicy(self._retry_seconds, label)
         fault = TransientError("nothing was sent")
         try:
@@ -175,6 +182,8 @@ class Client:
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
                     received_at, at = datetime.now(UTC), ""
+                    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+                        raise TransientError(f"the answer holds more than {MOST_VALUES:,} values", contract=True)
                     if response.status_code == httpx.codes.OK:
                         try:
                             return Answer(content, read(content), received_at)
@@ -190,14 +199,19 @@ class Client:
     ) -> tuple[httpx.Response, bytes]:
         """Send the request and read the whole body. Raises TransientError for a fault that may pass by itself.
 
-        The timeouts limit each wait, `seconds` the whole body, which might trickle in and never trip them.
+        The timeouts limit each wait, `seconds` the whole exchange, which might trickle in and never trip them.
         """
         self.requests += 1
-        until = time.monotonic() + seconds
         content = bytearray()
         failure: Exception
+        late = TransientError(f"the answer was not complete after {seconds:.0f} s")
         try:
-            with self._http.stream("GET", self._base + path, params=params) as response:
+            with (
+                self._deadline.of(seconds, late),
+                self._http.stream(
+                    "GET", self._base + path, params=params, extensions={"trace": self._deadline.trace}
+                ) as response,
+            ):
                 body = _Body(response.headers.get("content-encoding", "").strip().lower())
                 try:
                     # At most 64 kB each, which may unpack to a thousand times as much.
@@ -205,8 +219,6 @@ class Client:
                         content += body.unpack(chunk)
                         if max(len(content), response.num_bytes_downloaded) > BODY_BYTES:
                             raise TransientError(f"the answer is longer than {BODY_BYTES // 2**20} MB", contract=True)
-                        if time.monotonic() > until:
-                            raise TransientError(f"the answer was not complete after {seconds:.0f} s")
                     content += body.rest()
                 finally:
                     self.bytes_received += response.num_bytes_downloaded
@@ -290,6 +302,48 @@ class Client:
 
 
 _POSITION = re.compile(r"\(byte (\d+)\)")
+_LAST_ID = re.compile(r"/\d+$")
+
+
+class _Deadline:
+    """Ends an exchange that takes too long, whatever it is waiting for, by closing its connection.
+
+    httpx only limits single waits. Its request extension `trace` tells of each connection that is made.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._timer: threading.Timer | None = None
+        self._is_over = False
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note the connection, once it is made or encrypted, or to a proxy; a client has one at a time."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+
+    @contextmanager
+    def of(self, seconds: float, error: Exception) -> Iterator[None]:
+        """Raise `error` if the block takes longer, also where it ends as if all had come."""
+        self._is_over, self._timer = False, threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._timer.cancel()
+                self._timer = None
+            if self._is_over:
+                raise error from None
+
+    def _end(self) -> None:
+        with self._lock, suppress(OSError):  # it was lost by itself
+            # Else the exchange ended while this waited for the lock.
+            self._is_over = self._timer is threading.current_thread()
+            if self._is_over and self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Body:

@@ -497,10 +497,11 @@ class Rollbook(ABC):
         return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
 
     def first_day(self) -> date:
-        """The first day that can be synced: as set, else the first landed day, else yesterday: the first sync may have
-        begun before midnight.
+        """The first day that can be synced: as set, else the first landed day, or yesterday before there is one: the
+        first sync may have begun before midnight.
         """
-        return self.settings.first_date or min((*self.raw.all_days(), self.today() - timedelta(days=1)))
+        landed, today = self.raw.all_days(), self.today()
+        return self.settings.first_date or min((*landed, today if landed else today - timedelta(days=1)))
 
     def newest(self) -> Manifest | None:
         """The newest landing that counts; None before the first."""

@@ -129,17 +129,18 @@ class WholeRollbook(Rollbook):
         self.check_listeners()
         return Synced(manifest, record, tuple(counts))
 
-    def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "") -> Approval:
-        """The approval of a held landing, or of `only` these parts, by the person who runs this. With the last part,
-        all of it is approved.
+    def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "", by: str = "") -> Approval:
+        """The approval of a held landing, or of `only` these parts, `by` somebody (default: the person who runs this).
+        With the last part, all of it is approved.
 
-        Raises ArgumentError for parts that there are not.
+        Raises ArgumentError for parts that there are not, and for a reason that holds a secret.
         """
-        if wrong := sorted({*only} - {*PARTS}):
-            raise ArgumentError(f"{', '.join(map(repr, wrong))} cannot be approved: choose from {', '.join(PARTS)}")
+        self.settings.check_words(reason)
+        if not {*only} <= {*PARTS}:
+            raise ArgumentError(f"Parts of what was held are {', '.join(PARTS)}: choose from them")
         is_whole = held.parts.union(only) == {*PARTS}
         return Approval(
-            by=machine.person(),
+            by=by or machine.person(),
             approved_at=self.clock(),
             reason=reason,
             parts=() if is_whole else tuple(sorted({*only})),

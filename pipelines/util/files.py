@@ -212,9 +212,12 @@ def move(source: Path, target: Path) -> Path:
 def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     """Yield a temporary path to write to; if the block succeeds, that file replaces `path` atomically and durably.
 
-    A crash at any moment leaves either the old file or the new one.
+    A crash at any moment leaves either the old file or the new one. The temporary file is new, so nothing is written
+    through a link that another account has put there.
     """
     aside = path.with_name(f".{path.name}{PARTIAL}")
+    aside.unlink(missing_ok=True)
+    os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE))
     try:
         yield aside
         set_mode(aside, mode)

@@ -116,14 +116,14 @@ def in_bytes(count: float) -> str:
 
 def account() -> str:
     """Return the name of the account that runs this. From the system: environment variables can be set to anything."""
-    return _name_of(os.geteuid())
+    return name_of_account(os.geteuid())
 
 
 def login() -> str:
     """Return the account that logged in, from the kernel's record or else from sudo; empty if neither says."""
     with suppress(OSError, ValueError):
         if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
-            return _name_of(uid)
+            return name_of_account(uid)
     return os.environ.get("SUDO_USER", "")[:64]
 
 
@@ -132,7 +132,8 @@ def person() -> str:
     return login() or account()
 
 
-def _name_of(uid: int) -> str:
+def name_of_account(uid: int) -> str:
+    """Return an account's name, or its number if it has none here."""
     with suppress(ImportError, KeyError):  # there is no `pwd` on Windows, and a container may lack a name for the id
         import pwd
 

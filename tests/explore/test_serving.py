@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,9 @@ import pytest
 
 from pipelines.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
 from pipelines.privacy import access
+from pipelines.util.request_guard import OTHER_ACCOUNT
 from tests.support.nights import new_house, night
+from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import run_at
 from tests.support.processes.exploring import Explored, exploring
 from tests.support.records import school_class, student, students, within
@@ -42,7 +45,7 @@ def ask(explored: Explored, path: str = "/", headers: Mapping[str, str] | None =
     connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     has_token = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
-    for name, value in {"Host": f"127.0.0.1:{explored.port}", **(has_token if headers is None else headers)}.items():
+    for name, value in {"Host": explored.host, **(has_token if headers is None else headers)}.items():
         connection.putheader(name, value)
     connection.endheaders()
     answer = connection.getresponse()
@@ -69,9 +72,12 @@ def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> Non
 
 
 def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -> None:
-    own, known = f"http://127.0.0.1:{explored.port}", f"/watch?show=new&access_token={explored.token}"
+    own, known = f"http://{explored.host}", f"/watch?show=new&access_token={explored.token}"
     assert ask(explored, known, {"Host": "evil.example"})[:2] == (403, WRONG_HOST)
     assert ask(explored, known, {"Host": f"evil.example:{explored.port}"})[:2] == (403, WRONG_HOST)
+    # Its cookie would go to all ports of a name that others know.
+    for name in ("127.0.0.1", "localhost", "[::1]", "other.localhost"):
+        assert ask(explored, known, {"Host": f"{name}:{explored.port}"})[:2] == (403, WRONG_HOST)
     for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
         assert ask(explored, known, {"Origin": origin})[:2] == (403, FOREIGN)
     # Any account of this machine can reach the port: without the token there is a form that asks for it.
@@ -89,6 +95,45 @@ def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -
     )
     assert explored.token not in shown.text
     assert ask(explored, "/watch", method="POST").status == 405
+
+
+def test_it_has_the_same_port_of_both_addresses_that_browsers_try(explored: Explored) -> None:
+    with socket.create_connection(("::1", explored.port), timeout=30) as opened:
+        request = f"GET / HTTP/1.1\r\nHost: {explored.host}\r\nConnection: close\r\n\r\n"
+        assert ask_raw(opened, request.encode()).startswith(b"HTTP/1.1 401 ")
+
+
+def test_another_account_of_this_machine_gets_nothing_even_with_the_token(explored: Explored) -> None:
+    with connected(explored.port, account=NOBODY) as opened:
+        wanted = f"GET /?access_token={explored.token} HTTP/1.1\r\nHost: {explored.host}\r\nConnection: close\r\n"
+        answer = ask_raw(opened, f"{wanted}X-Forwarded-For: 192.0.2.1\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert OTHER_ACCOUNT.encode() in answer
+
+
+def test_headers_have_an_end_and_an_id_has_at_most_eighteen_digits(explored: Explored) -> None:
+    with socket.create_connection(("127.0.0.1", explored.port), timeout=30) as opened:
+        opened.sendall(f"GET / HTTP/1.1\r\nHost: {explored.host}\r\n".encode())
+        with suppress(ConnectionError):
+            for number in range(20_000):
+                opened.sendall(f"X-{number}: {'x' * 100}\r\n".encode())
+            pytest.fail("two megabytes of headers were taken")
+    for path in ("/class/", "/student/"):
+        assert ask(explored, path + "9" * 4301, {}).status == 404
+        assert ask(explored, path + "9" * 18, {}).status == 401
+
+
+def test_only_its_own_pages_or_a_person_download_a_list_or_show_a_value(explored: Explored) -> None:
+    cookie = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
+    for path in ("/students?csv=1", "/why?table=students&key=1&column=name&show=on"):
+        for site in ("cross-site", "same-site"):
+            assert ask(explored, path, cookie | {"Sec-Fetch-Site": site})[:2] == (403, FOREIGN)
+        for site in ("same-origin", "none"):
+            assert ask(explored, path, cookie | {"Sec-Fetch-Site": site}).status != 403
+    followed = ask(explored, "/watch?show=new", cookie | {"Sec-Fetch-Site": "cross-site"})
+    assert followed.status == 200
+    assert followed.headers["X-Content-Type-Options"] == "nosniff"
+    assert "frame-ancestors 'none'" in followed.headers["Content-Security-Policy"]
 
 
 def test_each_view_is_one_line_of_the_access_log_and_a_download_another(small: School, tmp_path: Path) -> None:
@@ -200,7 +245,9 @@ def test_a_value_is_put_into_words() -> None:
 def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, tmp_path: Path) -> None:
     with exploring(fortnight.warehouse, tmp_path / "run") as explored:
         connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
-        connection.request("GET", "/", headers={"Cookie": f"rollbook-{explored.port}={explored.token}"})
+        connection.request(
+            "GET", "/", headers={"Host": explored.host, "Cookie": f"rollbook-{explored.port}={explored.token}"}
+        )
         assert connection.getresponse().status == 200
         assert explored.stop() == 0
         connection.close()

@@ -74,7 +74,7 @@ def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("LOGNAME", "somebody-else")
     access.note(tmp_path, "sql")
     (tmp_path / "uid").write_text("0")
-    monkeypatch.setattr(machine, "_name_of", lambda uid: "rollbook" if uid else "root")
+    monkeypatch.setattr(machine, "name_of_account", lambda uid: "rollbook" if uid else "root")
     monkeypatch.setattr(os, "geteuid", lambda: 1)
     access.note(tmp_path, "sql")
     assert [line["login"] for line in lines(tmp_path)] == ["counsellor", "root"]

@@ -8,7 +8,10 @@ import dagster as dg
 import pytest
 
 from pipelines.privacy.erasure import cleaned, take_out
+from tests.support.nights import new_house
 from tests.support.processes import canary
+from tests.support.records import classes, students
+from tests.support.warehouses.erasures import erase
 
 
 def gone(student: int) -> bool:
@@ -39,6 +42,10 @@ def test_a_students_id_is_taken_out_of_logs_and_events_and_the_rest_stays(tmp_pa
 @pytest.mark.parametrize(
     ("text", "left"),
     [
+        (
+            f"/svcapi/v1/student/{canary.ID}: the service answered 503",
+            "/svcapi/v1/student/(erased): the service answered 503",
+        ),
         ("details of student 9: not fetched", "details of student 9: not fetched"),
         (f"student {canary.ID}0 of 7391846205711", f"student {canary.ID}0 of 7391846205711"),
         (f"{canary.ID} rows of something", f"{canary.ID} rows of something"),
@@ -47,3 +54,23 @@ def test_a_students_id_is_taken_out_of_logs_and_events_and_the_rest_stays(tmp_pa
 )
 def test_only_what_is_said_of_the_student_is_changed(text: str, left: str) -> None:
     assert cleaned(text, gone) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere"),
+    [
+        ("storage:\n  postgres:\n    postgres_db: {}\n", "storage"),
+        ("event_log_storage:\n  module: x\ncompute_logs:\n  module: y\n", "event_log_storage, compute_logs"),
+        ("# storage: none\ntelemetry:\n  enabled: false\n", ""),
+    ],
+)
+def test_the_certificate_names_what_was_cleaned_and_what_was_not(tmp_path: Path, text: str, elsewhere: str) -> None:
+    home = tmp_path / "home"
+    with new_house(students(9), classes(1)) as house:
+        house.night(1)
+        assert "as no folder of Dagster's was found (DAGSTER_HOME)" in erase(house, 7).text
+        home.mkdir()
+        (home / "dagster.yaml").write_text(text)
+        certificate = erase(house, 8, home=home).text
+    assert f"those below {home} were cleaned. If Rollbook ran with another DAGSTER_HOME," in certificate
+    assert (f"({elsewhere} in its dagster.yaml)" in certificate) == bool(elsewhere)

@@ -74,3 +74,16 @@ def test_a_pseudonymous_file_that_cannot_be_made_again_is_removed(
     house.night(3)
     assert len(coded(house)) == 30
     assert canary.found(house.warehouse) == {}
+
+
+def test_a_restored_table_of_codes_brings_no_erased_student_back(house: House) -> None:
+    codes = Codes(house.warehouse)
+    backup = codes.path.read_bytes()
+    erase(house)
+    codes.path.write_bytes(backup)
+    found = codes.load()
+    assert found is not None
+    assert canary.ID not in found.codes
+    assert canary.found(house.warehouse) != {}, "until the next writer"
+    house.night(3)
+    assert canary.found(house.warehouse) == {}

@@ -33,6 +33,9 @@ GZIP_WITH_A_NAME = chunk(b"\x1f\x8b\x08\x08" + bytes(6))  # the file's name foll
 DRIPS: dict[str, Callable[[], Iterable[bytes]]] = {
     "a body": endless(head(content_length="1000000"), b" "),
     "a body of unknown length": endless(head(transfer_encoding="chunked"), chunk(b" ")),
+    "headers": endless(b"HTTP/1.1 200 OK\r\n", b"X-Wait: a\r\n"),
+    "a status line": endless(b"HTTP/1.1 200 ", b"O"),
+    "a body until the end": endless(b"HTTP/1.1 200 OK\r\n\r\n" + PAGE, b" "),
     "a gzip field": endless(PACKED + GZIP_WITH_A_NAME, chunk(b"y")),
 }
 
@@ -73,6 +76,22 @@ def test_a_body_that_is_too_long_or_unpacks_to_too_much_is_given_up(
                 get_page(client_of(service.url))
             assert tracemalloc.get_traced_memory()[1] < 200 * MB
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b"0", b'{"a":[', b'""'])
+def test_an_answer_of_more_values_than_a_page_has_is_not_read(
+    client_of: MakeClient, monkeypatch: pytest.MonkeyPatch, value: bytes
+) -> None:
+    monkeypatch.setattr(client_module, "MOST_VALUES", 100_000)
+    body = b'{"success": true, "data": [' + b",".join([value] * 120_000) + b"], " + PAGE.partition(b"[], ")[2]
+    pieces = [head(content_length=str(len(body))) + body]
+    with stamina.set_testing(True, attempts=1), sending(lambda: pieces) as service:
+        client = client_of(service.url)
+        tracemalloc.start()
+        with pytest.raises(NotTheContractError, match="the answer holds more than 100,000 values"):
+            get_page(client)
+        assert tracemalloc.get_traced_memory()[1] < 5 * MB
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP", "identity", "", "br"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -99,3 +100,12 @@ def test_details_of_a_held_night_come_with_its_approval(house: House) -> None:
     house.approve()
     assert house.service.requests == []
     assert payloads(house).keys() == {1, 2, 3, 4}
+
+
+def test_no_log_line_of_a_retried_detail_names_the_student(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """An erasure cleans Dagster's records of what Rollbook says of students; an address is none of its words."""
+    house.service.on(faults.status(503), path="student/2", times=2)
+    with caplog.at_level(logging.INFO):
+        tonight(house, 1, students(4), "all")
+    said = [record.getMessage() for record in caplog.records if "retrying" in record.getMessage()]
+    assert [text.partition(":")[0] for text in said] == ["/svcapi/v1/student/ID"] * 2

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
+from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from pipelines.errors import SettingError
 from pipelines.settings import load
-from pipelines.util.request_guard import FOREIGN, ONLY_POST, WRONG_HOST, Guard, allowed_hosts
+from pipelines.util import machine, peers
+from pipelines.util.request_guard import ACCOUNT, FOREIGN, ONLY_POST, OTHER_ACCOUNT, WRONG_HOST, Guard, allowed_hosts
+from tests.support.processes.accounts import NOBODY
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens
 OWN = "127.0.0.1:3000"
@@ -26,7 +30,9 @@ async def ui(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"the UI"})
 
 
-def ask(method: str, path: str, *headers: tuple[str, str], known: set[str] | None = None) -> list[Message]:
+def ask(
+    method: str, path: str, *headers: tuple[str, str], known: set[str] | None = None, guard: Guard | None = None
+) -> list[Message]:
     """What comes back for a request with these headers, of which there may be several of a name."""
     sent: list[Message] = []
 
@@ -45,7 +51,8 @@ def ask(method: str, path: str, *headers: tuple[str, str], known: set[str] | Non
     }
     if not websocket:
         scope["method"] = method
-    asyncio.run(Guard(ui, known or allowed_hosts("127.0.0.1", 3000))(scope, receive, send))
+    guard = guard or Guard(ui, known or allowed_hosts("127.0.0.1", 3000))
+    asyncio.run(guard(scope, receive, send))
     return sent
 
 
@@ -141,8 +148,38 @@ def test_graphql_takes_json_alone(content_type: str, comes_back: str) -> None:
     assert answer("POST", "/graphql", {"host": OWN, "content-type": content_type}) == comes_back
 
 
+@pytest.mark.parametrize(
+    ("asking", "named", "comes_back"),
+    [
+        (None, (), ""),  # another machine's, or not on Linux
+        (os.geteuid(), (), machine.account()),
+        (0, (), "root"),
+        (NOBODY, (), OTHER_ACCOUNT),
+        (NOBODY, (machine.name_of_account(NOBODY),), machine.name_of_account(NOBODY)),
+        (NOBODY, (str(NOBODY), "somebody"), OTHER_ACCOUNT),
+        (peers.CLOSED, ("-1", "root"), OTHER_ACCOUNT),
+    ],
+)
+def test_of_this_machines_accounts_it_lets_in_those_that_may_and_says_whose_program_asks(
+    monkeypatch: pytest.MonkeyPatch, asking: int | None, named: tuple[str, ...], comes_back: str
+) -> None:
+    monkeypatch.setattr(peers, "holder", lambda client, server: asking)
+    told: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        told.append(Headers(scope=scope).get(ACCOUNT, ""))
+        await ui(scope, receive, send)
+
+    guard = Guard(app, [OWN], accounts=named)
+    sent = ask("GET", "/", ("host", OWN), (ACCOUNT, "forged"), guard=guard)
+    assert (told or [sent[1]["body"].decode()]) == [comes_back]
+
+
 def test_no_other_site_may_frame_what_is_let_through() -> None:
-    assert ask("GET", "/", ("host", OWN))[0]["headers"] == [(b"x-frame-options", b"SAMEORIGIN")]
+    assert ask("GET", "/", ("host", OWN))[0]["headers"] == [
+        (b"x-frame-options", b"SAMEORIGIN"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +192,13 @@ def test_no_other_site_may_frame_what_is_let_through() -> None:
 )
 def test_the_setting_holds_names(value: str, names: list[str]) -> None:
     assert load(base_url="https://x.example", api_key="k", ui_hosts=value or None).ui_names == names
+
+
+def test_the_setting_of_accounts_holds_names() -> None:
+    known = load(base_url="https://x.example", api_key="k", ui_accounts=" head , www-data")
+    assert known.account_names == ["head", "www-data"]
+    with pytest.raises(SettingError, match="^ROLLBOOK_UI_ACCOUNTS "):
+        load(base_url="https://x.example", api_key="k", ui_accounts="a,,b")
 
 
 @pytest.mark.parametrize(

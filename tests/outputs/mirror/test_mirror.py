@@ -19,6 +19,9 @@ from typer.testing import CliRunner, Result
 from pipelines.cli import app
 from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
 from pipelines.outputs.mirror.mirror import Bucket, Mirror, restore
+from pipelines.privacy import access
+from pipelines.settings import load
+from pipelines.util import machine
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
@@ -277,3 +280,25 @@ def told_wrong(house: House) -> str:
 def command(house: House, *arguments: str, **over: Any) -> Result:
     """`rollbook mirror ...`, in this process."""
     return CliRunner().invoke(app, ["mirror", *arguments], env=house.environment(**over))
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_restore_is_a_line_of_the_access_log_here_or_on_a_new_machine_there(
+    house: House, tmp_path: Path, is_new: bool
+) -> None:
+    begin(house)
+    into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else house.warehouse
+    house.rollbook().listener(Mirror).update(house.now)
+    done = command(house, "restore", "--into", str(into), warehouse=here)
+    assert done.exit_code == 0, done.output
+    entries, _ = access.entries(into if is_new else house.warehouse)
+    assert [(entry.kind, entry.user) for entry in entries] == [("mirror restore", machine.account())]
+
+
+@pytest.mark.parametrize(
+    "variable", ["AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"]
+)
+def test_an_object_store_is_not_reached_without_encryption(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "http://store.example")
+    with pytest.raises(SettingError, match=f"is reached by {variable}, which must begin with https://"):
+        load(base_url="https://x.example", api_key="k", lake="s3://bucket/rollbook")
