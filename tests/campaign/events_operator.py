@@ -93,6 +93,11 @@ def the_warehouse_is_moved(c: Campaign) -> None:
 
 @event(lambda c: c.fresh and c.copy is not None and not c.worn)
 def the_copy_is_proven(c: Campaign) -> None:
+    prove(c)
+
+
+def prove(c: Campaign) -> None:
+    """Restore the copy beside, and compare it with what readers have: there is no difference."""
     mirror = c.rollbook.listener(Mirror)
 
     def prove() -> None:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from pipelines.errors import ArgumentError, DamagedError, OtherInstitutionError
 from pipelines.operations.status import prune
 from tests.campaign.campaign import Campaign, event
-from tests.campaign.events_operator import change
+from tests.campaign.events_operator import change, prove
 from tests.campaign.ledger import Showing
 from tests.campaign.school import lasting_fault, odd_service, passing_faults, shown
 from tests.support.nights import night
@@ -142,6 +142,16 @@ def a_mass_removal_is_held(c: Campaign) -> None:
     lose_many(c)
 
 
+@event(lambda c: can_lose_many(c) and c.fresh and c.copy is not None and not c.worn, weight=3)
+def the_copy_is_proven_while_a_night_is_held_and_once_it_is_discarded(c: Campaign) -> None:
+    if not lose_many(c) or c.is_lost():
+        return
+    prove(c)
+    held = max(key for key, landing in c.ledger.landings.items() if key[0] == c.today and landing.verdict == "held")
+    change(c, held, discarded=True)
+    prove(c)
+
+
 @event(lambda c: can_lose_many(c), weight=2)
 def a_mass_change_is_held(c: Campaign) -> None:
     showing = c.showing()
@@ -207,6 +217,20 @@ def the_clock_is_a_day_behind(c: Campaign) -> None:
     yesterday = night(c.number - 1)
     with c.clock_off_by(-1):
         c.sync(c.school.showing(c.number - 1), label=yesterday)
+
+
+@event(lambda c: not c.is_lost())
+def the_zone_is_moved_west(c: Campaign) -> None:
+    """Where it is still yesterday, what is fetched now is not filed below what was landed today."""
+    c.sync()
+    if not any(key[0] == c.today and landing.verdict != "failed" for key, landing in c.ledger.landings.items()):
+        return
+    asked, c.house.over["timezone"] = len(c.service.requests), "Pacific/Midway"
+    try:
+        c.operate(c.house.sync, fails=ArgumentError)
+    finally:
+        del c.house.over["timezone"]
+    assert len(c.service.requests) == asked
 
 
 @event(lambda c: bool(c.ledger.counted()) and not c.is_lost())
