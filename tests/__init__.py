@@ -1,4 +1,4 @@
-"""Rollbook's tests: the folders mirror pipelines/, a test's name or docstring says what must hold."""
+"""Rollbook's tests: the folders mirror pipelines/rollbook/, a test's name or docstring says what must hold."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import sqlglot
 from sqlglot import exp
 
-from pipelines.tables import TABLES
+from rollbook.tables import TABLES
 
 SHARED = ("definition", "observations", "runs_from_lake", "last_stated", "untracked_values", "current", "changes")
 # Never NULL, so their order need not say where NULLs come.

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import sqlglot
 
-from pipelines.settings import ROOT
-from pipelines.store.schema import CHANGE_KEYS
-from pipelines.store.statements import MANY, ONE, environment
-from pipelines.tables import TABLES
-from pipelines.views import catalog
+from rollbook.settings import ROOT
+from rollbook.store.schema import CHANGE_KEYS
+from rollbook.store.statements import MANY, ONE, environment
+from rollbook.tables import TABLES
+from rollbook.views import catalog
 from tests import lint_shared_sql
 
 RELATION = "SELECT * FROM some_relation"
@@ -104,7 +104,7 @@ def faults(path: Path) -> Iterator[str]:
 def main() -> int:
     """Print every fault; returns how many there are."""
     count = 0
-    for path in sorted((ROOT / "pipelines").rglob("*.sql")):
+    for path in sorted((ROOT / "pipelines" / "rollbook").rglob("*.sql")):
         if not path.name.startswith("_") and path.name != "cookbook.sql":  # _*.sql: what statements share
             for fault in faults(path):
                 count += 1

@@ -14,14 +14,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 
 PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "not slow")
 CAMPAIGN = ("-m", "tests.campaign", "--seed", "1", "--total", "500", "--stop")
 
 
 class Mutation(NamedTuple):
-    """A line of the code that is found once in `pipelines/`, what takes its place, and the tests that catch it."""
+    """A line of the code that is found once in `pipelines/rollbook/`, what takes its place, and the tests that catch it."""
 
     guarantee: str
     line: str
@@ -113,7 +113,7 @@ def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
                 )
             else:
                 shutil.copy(source, copy / name)
-        path = place(mutation.line, copy / "pipelines")
+        path = place(mutation.line, copy / "pipelines" / "rollbook")
         path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
         how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
         done = subprocess.run([sys.executable, *how], cwd=copy, capture_output=True, text=True, check=False)

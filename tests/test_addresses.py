@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import SettingError
-from pipelines.settings import UNFIT, Settings, load, messengers
+from rollbook.errors import SettingError
+from rollbook.settings import UNFIT, Settings, load, messengers
 
 SLACK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 

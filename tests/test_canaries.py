@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import (
+from rollbook.errors import (
     ContractChangedError,
     HeldError,
     KeyRefusedError,
@@ -218,7 +218,7 @@ def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) ->
 def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
     _, heard = lived
     assert len(heard.errors) == 13
-    assert [r.name for r in heard.records if r.name.startswith("pipelines")], "nothing was heard at all"
+    assert [r.name for r in heard.records if r.name.startswith("rollbook")], "nothing was heard at all"
     for text in (heard.logs(), everything_about(*heard.errors)):
         assert [n for n in NAMES if n.lower() in text.lower()] == []
         assert "search=" not in text

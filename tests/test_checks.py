@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.errors import CheckError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import CheckError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults

@@ -18,12 +18,12 @@ from tests.support.reading import rows
 from tests.support.records import Record, school_class, student
 from tests.support.wire.service import Service
 
-PACKAGE = Path(__file__).parent.parent / "pipelines"
+PACKAGE = Path(__file__).parent.parent / "pipelines" / "rollbook"
 SYNC = """
 import sys
 from datetime import datetime
-from pipelines.settings import load
-from pipelines.compose import compose
+from rollbook.settings import load
+from rollbook.compose import compose
 now = datetime.fromisoformat(sys.argv[1])
 rollbook = compose(load(_env_file=None), clock=lambda: now)
 """
@@ -83,9 +83,9 @@ TABLES = """        Table(
 """
 WORK = """
 from pathlib import Path
-from pipelines.export import Format
-from pipelines.export.query import export
-from pipelines.operations.doctor import Level, examine
+from rollbook.export import Format
+from rollbook.export.query import export
+from rollbook.operations.doctor import Level, examine
 rollbook.rebuild()
 wrong = [found for found in examine(rollbook) if found.level is Level.FAILED]
 assert {found.what for found in wrong} <= {"clock"}, wrong  # the service's stands still
@@ -106,13 +106,13 @@ def sync_with(house: House, copy: Path, work: str = "rollbook.sync()") -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A folder with a copy of the package."""
-    shutil.copytree(PACKAGE, tmp_path / "copy" / "pipelines")
+    shutil.copytree(PACKAGE, tmp_path / "copy" / "rollbook")
     return tmp_path / "copy"
 
 
 def declare(copy: Path, lines: str, *, before: str) -> None:
     """Add lines to the copy's declarations, before the only line that begins like this."""
-    tables = copy / "pipelines" / "tables.py"
+    tables = copy / "rollbook" / "tables.py"
     declared = tables.read_text()
     assert declared.count(before) == 1
     tables.write_text(declared.replace(before, lines + before))
@@ -258,10 +258,10 @@ def test_a_personal_column_of_an_endpoint_is_declared_once(declared: House, copy
     assert rows(coded, "SELECT change FROM changes WHERE table_name = 'student_guardians'") == [("added",)]
     assert rows(coded, "FROM spans.student_guardians WHERE span_state = 'stated'") == []
     work = """
-from pipelines.privacy.erasure import erase
-from pipelines.privacy.processing import render
-from pipelines.privacy.subject import gather
-from pipelines.views import dictionary
+from rollbook.privacy.erasure import erase
+from rollbook.privacy.processing import render
+from rollbook.privacy.subject import gather
+from rollbook.views import dictionary
 from pathlib import Path
 held = {section.name: section.rows for section in gather(rollbook.warehouse.root, 1).sections}
 assert held["main.student_guardians"] == [(1, 90, "Ann Lee", "mother")], held["main.student_guardians"]

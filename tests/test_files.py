@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.util import files
+from rollbook.util import files
 
 
 def test_a_file_is_decoded_again_only_when_it_has_changed(tmp_path: Path) -> None:

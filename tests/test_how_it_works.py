@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import app
-from pipelines.settings import ROOT
+from rollbook.cli import app
+from rollbook.settings import ROOT
 from tests.support.nights import new_house, night
 from tests.support.records import MISSING, classes, student, students
 from tests.support.wire import faults

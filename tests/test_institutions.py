@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import settings
-from pipelines.errors import SettingError
+from rollbook import settings
+from rollbook.errors import SettingError
 
 REGISTRY = """
 

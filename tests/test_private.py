@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import MachineError
-from pipelines.settings import ROOT
-from pipelines.store.clean import clean
-from pipelines.store.warehouse import Warehouse
-from pipelines.util import files
+from rollbook.errors import MachineError
+from rollbook.settings import ROOT
+from rollbook.store.clean import clean
+from rollbook.store.warehouse import Warehouse
+from rollbook.util import files
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import until
@@ -61,7 +61,7 @@ def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     home.chmod(0o777)
     house.service.now = lambda: datetime.now(UTC)
     done = subprocess.run(
-        [sys.executable, "-c", "import os; os.umask(0); from pipelines.cli import main; main()", "sync"],
+        [sys.executable, "-c", "import os; os.umask(0); from rollbook.cli import main; main()", "sync"],
         env={**os.environ, **house.environment(published_mode=mode), "DAGSTER_HOME": str(home)},
         cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
 def test_the_code_location_keeps_what_it_makes_private(tmp_path: Path) -> None:
     """As Dagster's own commands load it, which set no umask."""
     program = (
-        "import os; os.umask(0); import pipelines.definitions;"
+        "import os; os.umask(0); import rollbook.definitions;"
         f"open({str(tmp_path / 'f')!r}, 'w').close(); os.mkdir({str(tmp_path / 'd')!r})"
     )
     (tmp_path / "home").mkdir(mode=0o755)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.store.lake import Lake
+from rollbook.store.lake import Lake
 from tests.support.warehouses.lakes import lakes
 from tests.support.wire import environments
 from tests.support.wire.spark import PINS, PLACE, needs_java, without_spark

@@ -10,9 +10,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipelines.compose import compose
-from pipelines.sandbox import Sandbox
-from pipelines.settings import PREFIX, ROOT, Settings, load
+from rollbook.compose import compose
+from rollbook.sandbox import Sandbox
+from rollbook.settings import PREFIX, ROOT, Settings, load
 
 README = (ROOT / "README.md").read_text()
 RUNNING = "dagster_home/README.md"  # has the settings

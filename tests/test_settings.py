@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipelines import settings
-from pipelines.errors import SettingError
-from pipelines.settings import ROOT, Settings, load, misspelt
+from rollbook import settings
+from rollbook.errors import SettingError
+from rollbook.settings import ROOT, Settings, load, misspelt
 
 GOOD = {"ROLLBOOK_BASE_URL": "https://records.example.org/", "ROLLBOOK_API_KEY": "k3y"}
 

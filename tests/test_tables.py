@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import DeclarationError
-from pipelines.settings import ROOT
-from pipelines.store import schema
-from pipelines.tables import TABLES, Table, fingerprint
-from pipelines.views import catalog
+from rollbook.errors import DeclarationError
+from rollbook.settings import ROOT
+from rollbook.store import schema
+from rollbook.tables import TABLES, Table, fingerprint
+from rollbook.views import catalog
 
 # Column by column: the contract's fields, flattened.
 COLUMNS = {
@@ -80,7 +80,7 @@ def test_a_table_with_the_name_of_a_view_or_of_a_table_of_ours_is_refused(
 
 
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
-    program = "from pipelines.tables import fingerprint; print(fingerprint())"
+    program = "from rollbook.tables import fingerprint; print(fingerprint())"
     for seed in ("1", "2"):
         env = os.environ | {"PYTHONHASHSEED": seed}
         printed = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, env=env, text=True, timeout=60)

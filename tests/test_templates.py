@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.store.statements import environment, statements
+from rollbook.store.statements import environment, statements
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.compose import compose
-from pipelines.sandbox.institution import is_holiday
-from pipelines.settings import load
-from pipelines.views import catalog
+from rollbook.compose import compose
+from rollbook.sandbox.institution import is_holiday
+from rollbook.settings import load
+from rollbook.views import catalog
 from tests.bench.meter import Run, machine, run
 from tests.bench.service import KEY
 from tests.support.processes.commands import COMMAND, dagster_home, program

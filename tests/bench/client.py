@@ -10,8 +10,8 @@ import sys
 from datetime import date, timedelta
 from pathlib import Path
 
-from pipelines.compose import compose
-from pipelines.settings import load
+from rollbook.compose import compose
+from rollbook.settings import load
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import sys
 from datetime import date
 from functools import partial
 
-from pipelines.sandbox import Institution, Sandbox
+from rollbook.sandbox import Institution, Sandbox
 from tests.support.wire.service import Asked, Reply, Server
 
 # Schools are made up of so many different ones; the others are the same under another key and id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import date
 
-from pipelines.sandbox import Sandbox
+from rollbook.sandbox import Sandbox
 
 KEY = "bench-key"
 

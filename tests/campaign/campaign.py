@@ -27,11 +27,11 @@ from unittest.mock import patch
 
 import duckdb
 
-from pipelines import errors
-from pipelines.errors import DamagedError, ExpiredError, HeldError, RollbookError
-from pipelines.outputs.mirror.mirror import Mirror
-from pipelines.settings import Settings
-from pipelines.sync.whole import WholeRollbook, always
+from rollbook import errors
+from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.settings import Settings
+from rollbook.sync.whole import WholeRollbook, always
 from tests.campaign import damage
 from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
@@ -183,7 +183,7 @@ class Campaign:
         """All nights, and a last look. An error tells the seed and the whole story."""
         large = 0 if self.in_second_process else 10**9
         both = [self.service, *([self.neighbour.service] if self.neighbour else [])]
-        with in_process(*both), self.disk.installed(), patch("pipelines.sync.ingest.LARGE", large):
+        with in_process(*both), self.disk.installed(), patch("rollbook.sync.ingest.LARGE", large):
             try:
                 for number in range(1, self.nights + 1):
                     self.night(number)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import settings
-from pipelines.fleet.build import Built, build
-from pipelines.institutions import Registry
+from rollbook import settings
+from rollbook.fleet.build import Built, build
+from rollbook.institutions import Registry
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.disk import STOPPED, PowerFailedError, Trouble
 from tests.campaign.ledger import differences

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from pipelines.errors import DamagedError
+from rollbook.errors import DamagedError
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_service import can_lose_many, lose_many

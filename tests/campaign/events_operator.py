@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import stamina
 
-from pipelines.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
-from pipelines.operations import discard as discards
-from pipelines.operations.diff import diff
-from pipelines.operations.status import prune
-from pipelines.outputs.mirror.mirror import Mirror
-from pipelines.privacy.erasure import erase
-from pipelines.sync.whole import always, within_hold
+from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
+from rollbook.operations import discard as discards
+from rollbook.operations.diff import diff
+from rollbook.operations.status import prune
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.privacy.erasure import erase
+from rollbook.sync.whole import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble

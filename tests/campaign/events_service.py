@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
-from pipelines.errors import ArgumentError, DamagedError, OtherInstitutionError
-from pipelines.operations.status import prune
+from rollbook.errors import ArgumentError, DamagedError, OtherInstitutionError
+from rollbook.operations.status import prune
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_operator import change, prove
 from tests.campaign.ledger import Showing

@@ -9,7 +9,7 @@ from datetime import date
 from random import Random
 from typing import Any
 
-from pipelines.sandbox import Odd
+from rollbook.sandbox import Odd
 from tests.campaign.ledger import CLOCK, Record, Showing
 from tests.support.records import entry, school_class, student
 from tests.support.wire import faults

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 from tests.campaign.lives import play
 from tests.mutations import MUTATIONS, is_caught, place
 

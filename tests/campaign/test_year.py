@@ -8,9 +8,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from pipelines.errors import HeldError
-from pipelines.sandbox import Institution
-from pipelines.sandbox.institution import is_holiday
+from rollbook.errors import HeldError
+from rollbook.sandbox import Institution
+from rollbook.sandbox.institution import is_holiday
 from tests.campaign.wire import in_process
 from tests.support.nights import FIRST, Expected, House, folder
 from tests.support.wire.service import Service

@@ -65,6 +65,6 @@ def in_process(*services: Service) -> Iterator[None]:
 
     for port, service in at.items():
         service.url = f"http://127.0.0.1:{port}"
-    one = patch.multiple("pipelines.store.database", THREADS=1, ThreadPoolExecutor=InTurn)
+    one = patch.multiple("rollbook.store.database", THREADS=1, ThreadPoolExecutor=InTurn)
     with patch("httpx._client.HTTPTransport", Wire), one:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
+from rollbook.cli import app
 
 DAYS = [
     ("sync", "--date", "{}"),

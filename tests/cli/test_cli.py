@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipelines.sandbox import Sandbox
-from pipelines.settings import ROOT
+from rollbook.cli.app import CONFIGURATION
+from rollbook.sandbox import Sandbox
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.reading import rows
 from tests.support.records import classes, students
@@ -194,12 +194,12 @@ def test_a_dagster_home_that_cannot_be_used_is_named_and_a_missing_one_is_made(
     for wrong, says in {
         "dagster": f"DAGSTER_HOME=dagster must be a whole path, such as {tmp_path / 'dagster'}",
         str(tmp_path / "file"): "is a file: set it to a folder",
-        "/proc/dagster": "is not there and cannot be made (No such file or directory)",
+        "/proc/dagster": "cannot be made or written to (No such file or directory)",
     }.items():
         done = rollbook("sync", DAGSTER_HOME=wrong, **at(service))
         assert (done.returncode, says in done.stderr) == (2, True), done.stderr
     new = tmp_path / "new" / "home"
     assert rollbook("sync", DAGSTER_HOME=str(new), **at(service)).returncode == 0
     assert runs(new) == 1
-    assert (new / "dagster.yaml").read_bytes() == (ROOT / "dagster_home" / "dagster.yaml").read_bytes()
+    assert (new / "dagster.yaml").read_bytes() == CONFIGURATION.read_bytes()
     assert new.stat().st_mode & 0o777 == 0o700

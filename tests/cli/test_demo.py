@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli import serve
-from pipelines.cli.app import open_rollbook
-from pipelines.sandbox import Sandbox
+from rollbook.cli import serve
+from rollbook.cli.app import open_rollbook
+from rollbook.sandbox import Sandbox
 from tests.support.processes.commands import dagster_home
 from tests.support.reading import rows
 

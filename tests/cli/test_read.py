@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.views import dictionary
+from rollbook.views import dictionary
 from tests.support.processes.commands import run_at
 from tests.support.tiers import daily
 from tests.support.warehouses.school import KEY, School
@@ -150,8 +150,8 @@ def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> 
 
 def test_asking_for_help_loads_none_of_what_the_commands_need() -> None:
     program = (
-        "import sys; import pipelines.cli;"
-        "heavy = ('dagster', 'jinja2', 'starlette', 'pandas', 'xlsxwriter', 'pyarrow', 'numpy', 'httpx', 'pipelines.sync');"
+        "import sys; import rollbook.cli;"
+        "heavy = ('dagster', 'jinja2', 'starlette', 'pandas', 'xlsxwriter', 'pyarrow', 'numpy', 'httpx', 'rollbook.sync');"
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

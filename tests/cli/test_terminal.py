@@ -16,8 +16,8 @@ from markdown_it import MarkdownIt
 from rich.progress import Progress
 from rich.text import Text
 
-from pipelines.cli.app import LogLines, Terminal, table
-from pipelines.util.text import markdown, printable
+from rollbook.cli.app import LogLines, Terminal, table
+from rollbook.util.text import markdown, printable
 from tests.support.nights import House, folder
 from tests.support.processes.commands import COMMAND, run_command
 from tests.support.records import classes, students
@@ -67,7 +67,7 @@ def test_all_that_is_printed_passes_through_the_same_place(monkeypatch: pytest.M
     terminal.print(f"[bold]Why:[/] {EVIL}")
     terminal.print(Text(EVIL))
     record = logging.LogRecord("x", logging.WARNING, "f", 1, "%s", (EVIL,), None)
-    monkeypatch.setattr(sys.modules["pipelines.cli.app"], "err", terminal)
+    monkeypatch.setattr(sys.modules["rollbook.cli.app"], "err", terminal)
     LogLines().handle(record)
     assert "owned" in file.getvalue()
     assert not any(obeyed in file.getvalue() for obeyed in ("\x1b]0;", "\x1b[31m", "\x1b[2K", "\x9b", "\u202e", "\x07"))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 from tests.support.nights import new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
@@ -19,9 +19,9 @@ from tests.support.records import classes, students
 QUOTED = "Pupil Number7 <pupil.7@school.example>"
 
 # Each makes one call fail as a library might, with a record in its text.
-IN_A_STAGE = f"from pipelines.sync.rollbook import Rollbook\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nRollbook.snapshot = fail"
+IN_A_STAGE = f"from rollbook.sync.rollbook import Rollbook\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nRollbook.snapshot = fail"
 IN_A_COMMAND = (
-    f"from pipelines.export import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
+    f"from rollbook.export import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
 )
 
 
@@ -34,7 +34,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    program = f"{broken}\nfrom pipelines.cli import main\nmain()"
+    program = f"{broken}\nfrom rollbook.cli import main\nmain()"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
         env=os.environ | environment | more, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
@@ -57,7 +57,7 @@ def test_a_command_that_fails_unexpectedly_says_the_kind_of_error_and_its_place(
     done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"Error: It ended with an unexpected error \(KeyError in pipelines/export/query\.py, line \d+\)\. Run it again with"
+        r"Error: It ended with an unexpected error \(KeyError in rollbook/export/query\.py, line \d+\)\. Run it again with"
         r" ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you share it\n",
         done.stderr,
     )

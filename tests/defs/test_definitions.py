@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import time_machine
 
-from pipelines.defs.partitions import INSTITUTION_TAG, SYNC_TAG
-from pipelines.settings import ROOT
+from rollbook.defs.partitions import INSTITUTION_TAG, SYNC_TAG
+from rollbook.settings import ROOT
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.processes.commands import UNREACHABLE
 
@@ -73,9 +73,9 @@ def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: P
 
 def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom pipelines.definitions import defs\n"
+        "import sys\nfrom rollbook.definitions import defs\n"
         "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"
-        "print([m for m in sys.modules if m.startswith(('pipelines.fleet', 'pipelines.defs.district'))])"
+        "print([m for m in sys.modules if m.startswith(('rollbook.fleet', 'rollbook.defs.district'))])"
     )
     env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
     told = subprocess.run(

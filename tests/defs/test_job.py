@@ -13,9 +13,9 @@ from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
 
-from pipelines.defs import assets, runs
-from pipelines.defs.component import RollbookComponent
-from pipelines.defs.partitions import PUBLISHED
+from rollbook.defs import assets, runs
+from rollbook.defs.component import RollbookComponent
+from rollbook.defs.partitions import PUBLISHED
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
 from tests.support.nights import Expected, House, new_house, night
@@ -304,7 +304,7 @@ def test_another_project_loads_the_component_syncs_and_keeps_its_own_runs(
     monkeypatch.setenv("LINDEN_KEY", KEY)
     given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
     contents = {
-        "type": "pipelines.defs.component.RollbookComponent",
+        "type": "rollbook.RollbookComponent",
         "attributes": {**given, "api_key_variable": "LINDEN_KEY"},
     }
     # What the component sets in the environment is as before afterwards.

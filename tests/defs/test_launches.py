@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from pipelines.defs.launches import MOST_BYTES, NO_VARIABLES, Launches, refused
+from rollbook.defs.launches import MOST_BYTES, NO_VARIABLES, Launches, refused
 
 LAUNCH = "mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename } }"
 ENV = {"env": "ROLLBOOK_API_KEY"}

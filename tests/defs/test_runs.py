@@ -13,10 +13,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.cli import serve
-from pipelines.defs import runs
-from pipelines.errors import RollbookError
-from pipelines.settings import ROOT
+from rollbook.cli import serve
+from rollbook.defs import runs
+from rollbook.errors import RollbookError
+from rollbook.settings import ROOT
 from tests.support import graph
 from tests.support.nights import new_house
 from tests.support.processes.commands import COMMAND, dagster_home, run_command

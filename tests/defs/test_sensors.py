@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 import time_machine
 
-from pipelines.sync.rollbook import Rollbook
+from rollbook.sync.rollbook import Rollbook
 from tests.support import graph
 from tests.support.graph import SYNC, Job
 from tests.support.nights import House, new_house, night

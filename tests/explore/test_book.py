@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.explore import book
-from pipelines.explore.book import Book
+from rollbook.explore import book
+from rollbook.explore.book import Book
 from tests.support.nights import new_house, night
 from tests.support.records import classes, students
 

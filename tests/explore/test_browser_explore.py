@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pipelines.explore.book import ROWS
-from pipelines.explore.server import cell
+from rollbook.explore.book import ROWS
+from rollbook.explore.server import cell
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.warehouses.school import DAYS, LAST, School
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from starlette.datastructures import QueryParams
 
-from pipelines.explore import pages
-from pipelines.explore.book import Book, FleetBook, new_book
+from rollbook.explore import pages
+from rollbook.explore.book import Book, FleetBook, new_book
 from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district

@@ -10,12 +10,12 @@ import duckdb
 import pytest
 from starlette.datastructures import QueryParams
 
-from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.explore import pages
-from pipelines.explore.book import ROWS, Book, Listing
-from pipelines.export import Format
-from pipelines.export.query import export
-from pipelines.outputs.report.morning import REASONS
+from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.explore import pages
+from rollbook.explore.book import ROWS, Book, Listing
+from rollbook.export import Format
+from rollbook.export.query import export
+from rollbook.outputs.report.morning import REASONS
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from pipelines.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
-from pipelines.privacy import access
-from pipelines.util.request_guard import OTHER_ACCOUNT
+from rollbook.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
+from rollbook.privacy import access
+from rollbook.util.request_guard import OTHER_ACCOUNT
 from tests.support.nights import new_house, night
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import run_at
@@ -259,7 +259,7 @@ def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, 
 def test_it_does_not_wait_long_for_a_page_that_is_still_at_work(fortnight: School) -> None:
     """An interpreter that ends below a query may crash."""
     served = "lambda *_: threading.Thread(target=time.sleep, args=(100,)).start()"
-    script = "import threading, time; from pipelines.cli import app; from pipelines.explore import server"
+    script = "import threading, time; from rollbook.cli import app; from rollbook.explore import server"
     script = f"{script}; server.serve = {served}; app(['explore'])"
     env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(fortnight.warehouse)}
     assert subprocess.run([sys.executable, "-c", script], env=env, timeout=60, check=False).returncode == 0

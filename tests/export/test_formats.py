@@ -17,12 +17,12 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.errors import ArgumentError, NothingLandedError
-from pipelines.export import Format, check_target
-from pipelines.export import query as module
-from pipelines.export.query import export
-from pipelines.settings import ROOT
-from pipelines.store.database import literal
+from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.export import Format, check_target
+from rollbook.export import query as module
+from rollbook.export.query import export
+from rollbook.settings import ROOT
+from rollbook.store.database import literal
 from tests.support.warehouses.school import School
 
 NASTY = [
@@ -163,8 +163,8 @@ def test_a_large_answer_takes_little_memory(fortnight: School, out: Path, form: 
     """Two million rows of 200 bytes: 400 MB, which pass through in batches."""
     program = f"""
 from pathlib import Path
-from pipelines.export import Format
-from pipelines.export.query import export
+from rollbook.export import Format
+from rollbook.export.query import export
 def peak(): return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 small = "SELECT i, repeat('x', 200) AS a FROM range(20000) t(i)"
 export(Path({str(fortnight.published)!r}), small, Format({form.value!r}), Path({str(out)!r}), scratch=Path({str(out.parent)!r}))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import ArgumentError
-from pipelines.export import Format
-from pipelines.export.query import export, run_query
+from rollbook.errors import ArgumentError
+from rollbook.export import Format
+from rollbook.export.query import export, run_query
 from tests.support.tiers import daily
 from tests.support.warehouses.school import School
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.flatten.rows import Flattener
-from pipelines.flatten.values import CONFLICT
-from pipelines.landing.manifest import Landed
-from pipelines.source.envelope import page_of
-from pipelines.tables import SETS, TABLES
+from rollbook.flatten.rows import Flattener
+from rollbook.flatten.values import CONFLICT
+from rollbook.landing.manifest import Landed
+from rollbook.source.envelope import page_of
+from rollbook.tables import SETS, TABLES
 from tests.support.records import school_class, student
 
 ENTRY = '{"class_id": 501, "class_title": "Algebra 1", "course_name": "Algebra"}'

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.flatten.rows import Batch, schema
-from pipelines.landing.manifest import Landed, Reject
-from pipelines.tables import SETS, of_set
+from rollbook.flatten.rows import Batch, schema
+from rollbook.landing.manifest import Landed, Reject
+from rollbook.tables import SETS, of_set
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, school_class, student
 
@@ -112,7 +112,7 @@ def test_of_a_search_result_only_the_sought_record_is_taken() -> None:
 
 
 def test_later_records_come_later_in_sequence_also_across_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.flatten.rows.BATCH", 2)
+    monkeypatch.setattr("rollbook.flatten.rows.BATCH", 2)
     batches = list(flatten("students", [page(student(1), student(2)), page(student(1), number=2)]))
     seqs = [s for b in batches for s in b.tables["students"]["seq"].to_pylist()]
     assert seqs == [1, 2, 3]

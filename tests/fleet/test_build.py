@@ -12,12 +12,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import HeldError
-from pipelines.fleet.build import Built
-from pipelines.store.statements import MANY
-from pipelines.tables import TABLES
-from pipelines.views import catalog
-from pipelines.views import fleet as fleet_views
+from rollbook.errors import HeldError
+from rollbook.fleet.build import Built
+from rollbook.store.statements import MANY
+from rollbook.tables import TABLES
+from rollbook.views import catalog
+from rollbook.views import fleet as fleet_views
 from tests.support.models.states import Night
 from tests.support.nights import night
 from tests.support.reading import rows

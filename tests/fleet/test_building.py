@@ -9,10 +9,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import BusyError, EngineError, NothingLandedError
-from pipelines.fleet import build as building
-from pipelines.landing.formats import FORMAT
-from pipelines.store.fleet import FleetFile
+from rollbook.errors import BusyError, EngineError, NothingLandedError
+from rollbook.fleet import build as building
+from rollbook.landing.formats import FORMAT
+from rollbook.store.fleet import FleetFile
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.processes.commands import run_command
@@ -27,7 +27,7 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.views.catalog.create_views", lambda *_: None)
+    monkeypatch.setattr("rollbook.views.catalog.create_views", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
         raise EngineError("it does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.fleet.build.compute_rollups", broken)
+        patch.setattr("rollbook.fleet.build.compute_rollups", broken)
         with pytest.raises(EngineError):
             district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}

@@ -14,14 +14,14 @@ from threading import Event, Thread
 import duckdb
 import pytest
 
-from pipelines.errors import EngineError
-from pipelines.fleet import engine as engines
-from pipelines.fleet.build import Difference, Histories, compute_rollups
-from pipelines.fleet.engine import Engine
-from pipelines.settings import DUCKDB, SAIL, engine_name
-from pipelines.store.database import literal
-from pipelines.tables import TABLES
-from pipelines.views import fleet as views
+from rollbook.errors import EngineError
+from rollbook.fleet import engine as engines
+from rollbook.fleet.build import Difference, Histories, compute_rollups
+from rollbook.fleet.engine import Engine
+from rollbook.settings import DUCKDB, SAIL, engine_name
+from rollbook.store.database import literal
+from rollbook.tables import TABLES
+from rollbook.views import fleet as views
 from tests.support.tiers import slow
 from tests.support.warehouses.lakes import NAMES, lakes
 from tests.support.wire.spark import spark_server

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 from tests.support.reading import rows
 from tests.support.warehouses.district import District, two_schools
 
@@ -29,7 +29,7 @@ def die(district: District, step: int, *arguments: str) -> bool:
     """Run a command in a process that kills itself before its n-th step; returns whether it came to that."""
     script = (
         f"from tests.support.processes.kills import die_at_step; die_at_step({step})\n"
-        f"from pipelines.cli import app; app({['fleet', *arguments]})"
+        f"from rollbook.cli import app; app({['fleet', *arguments]})"
     )
     environment = {**district.environment(), "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, capture_output=True, check=False)

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from pipelines.compose import compose
-from pipelines.landing.raw import RawStore
-from pipelines.settings import load
-from pipelines.sync.policy import counted
+from rollbook.compose import compose
+from rollbook.landing.raw import RawStore
+from rollbook.settings import load
+from rollbook.sync.policy import counted
 from tests.support.nights import House, Tables, folder
 from tests.support.processes.commands import COMMAND
 from tests.support.records import school_class, students

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import settings
-from pipelines.fleet.nights import FleetState, NightKind, NightOutcome, load_state, record, resume
+from rollbook import settings
+from rollbook.fleet.nights import FleetState, NightKind, NightOutcome, load_state, record, resume
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district

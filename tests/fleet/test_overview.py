@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.fleet.nights import (
+from rollbook.fleet.nights import (
     FleetStatus,
     InstitutionStatus,
     NightKind,

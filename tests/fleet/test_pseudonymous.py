@@ -12,15 +12,15 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import NothingLandedError
-from pipelines.fleet.build import MAKES_NONE, Built
-from pipelines.landing.formats import FORMAT
-from pipelines.privacy import access
-from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.store.statements import MANY
-from pipelines.views import catalog
-from pipelines.views import fleet as fleet_views
-from pipelines.views.pseudonymous import RELEASE
+from rollbook.errors import NothingLandedError
+from rollbook.fleet.build import MAKES_NONE, Built
+from rollbook.landing.formats import FORMAT
+from rollbook.privacy import access
+from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.store.statements import MANY
+from rollbook.views import catalog
+from rollbook.views import fleet as fleet_views
+from rollbook.views.pseudonymous import RELEASE
 from tests.support import reading
 from tests.support.nights import night
 from tests.support.processes import canary
@@ -255,7 +255,7 @@ def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
         raise duckdb.Error("Zaphod is odd")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.views.pseudonymous.comment", refused)
+        patch.setattr("rollbook.views.pseudonymous.comment", refused)
         printed = run("fleet", "build", exits=1)
     assert "fleet-pseudonymous.duckdb was not built" in printed
     assert "Zaphod" not in printed

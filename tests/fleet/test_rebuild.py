@@ -9,16 +9,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pipelines import settings
-from pipelines.compose import compose
-from pipelines.errors import BusyError, NothingLandedError, RollbookError, SettingError
-from pipelines.fleet import build as building
-from pipelines.fleet.build import OTHER_DAYS, RETYPED, Difference, Histories
-from pipelines.settings import DUCKDB, SAIL
-from pipelines.store.fleet import FleetFile
-from pipelines.store.history.engine import Computed
-from pipelines.sync.whole import WholeRollbook
-from pipelines.views.fleet import shared
+from rollbook import settings
+from rollbook.compose import compose
+from rollbook.errors import BusyError, NothingLandedError, RollbookError, SettingError
+from rollbook.fleet import build as building
+from rollbook.fleet.build import OTHER_DAYS, RETYPED, Difference, Histories
+from rollbook.settings import DUCKDB, SAIL
+from rollbook.store.fleet import FleetFile
+from rollbook.store.history.engine import Computed
+from rollbook.sync.whole import WholeRollbook
+from rollbook.views.fleet import shared
 from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
 from tests.support.reading import rows

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from pipelines.fleet.nights import alerts_of
-from pipelines.outputs.notify.alerts import COMPANY, Alerts, Kind, Outcome, deliver
+from rollbook.fleet.nights import alerts_of
+from rollbook.outputs.notify.alerts import COMPANY, Alerts, Kind, Outcome, deliver
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.warehouses.district import District, new_district

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.raw import RawStore
+from rollbook.landing.raw import RawStore
 
 
 @pytest.fixture

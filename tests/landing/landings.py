@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pipelines.landing.manifest import Absence, Manifest, Proof, Received, Walk
-from pipelines.landing.raw import RawStore
-from pipelines.source.pagination import Sink
-from pipelines.sync.ingest import LandingSession, StagingWriter
+from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Walk
+from rollbook.landing.raw import RawStore
+from rollbook.source.pagination import Sink
+from rollbook.sync.ingest import LandingSession, StagingWriter
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)

@@ -11,11 +11,11 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from pipelines.errors import DamagedError, MachineError
-from pipelines.landing.bodies import swap
-from pipelines.landing.erased import Erased, ErasureRegister, Gate, Matcher, keyed, name_hash, take_out
-from pipelines.landing.manifest import Received, Walk
-from pipelines.landing.raw import RawStore
+from rollbook.errors import DamagedError, MachineError
+from rollbook.landing.bodies import swap
+from rollbook.landing.erased import Erased, ErasureRegister, Gate, Matcher, keyed, name_hash, take_out
+from rollbook.landing.manifest import Received, Walk
+from rollbook.landing.raw import RawStore
 from tests.support.records import student, students
 
 KEY, AT = b"key", datetime(2026, 11, 20, tzinfo=UTC)

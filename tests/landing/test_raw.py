@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.landing.bodies import BodyWriter
-from pipelines.landing.manifest import Body, Drift, Landed, TableCounts, Verdict, Walk
-from pipelines.landing.raw import RawStore
+from rollbook.landing.bodies import BodyWriter
+from rollbook.landing.manifest import Body, Drift, Landed, TableCounts, Verdict, Walk
+from rollbook.landing.raw import RawStore
 from tests.campaign.disk import POWER_FAILS, Disk, PowerFailedError, Trouble
 from tests.landing.landings import AT, DAY, add, begin, body, folder, full, land, manifest
 
@@ -130,8 +130,8 @@ def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: 
 import os, signal, sys
 from datetime import date, datetime, UTC
 from pathlib import Path
-from pipelines.landing.manifest import Received
-from pipelines.landing.raw import RawStore
+from rollbook.landing.manifest import Received
+from rollbook.landing.raw import RawStore
 from tests.campaign.disk import POWER_FAILS, Disk, PowerFailedError, Trouble
 from tests.landing.landings import begin
 for day in (20, 21):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Manifest
-from pipelines.landing.raw import RawStore
+from rollbook.errors import DamagedError
+from rollbook.landing.manifest import Manifest
+from rollbook.landing.raw import RawStore
 from tests.landing.landings import DAY, folder, full, land
 
 

@@ -13,9 +13,9 @@ import stamina
 import time_machine
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import KeyRefusedError
-from pipelines.operations.diff import Diff, diff
+from rollbook.cli import app
+from rollbook.errors import KeyRefusedError
+from rollbook.operations.diff import Diff, diff
 from tests.support.nights import TRIES, House
 from tests.support.records import student
 from tests.support.warehouses.begun import begin

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
-from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing.manifest import Hold, Verdict
-from pipelines.operations.discard import discard, undo_discard
-from pipelines.operations.status import load_status as look
-from pipelines.sync.recovery import Recovery
-from pipelines.sync.whole import always
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.landing.manifest import Hold, Verdict
+from rollbook.operations.discard import discard, undo_discard
+from rollbook.operations.status import load_status as look
+from rollbook.sync.recovery import Recovery
+from rollbook.sync.whole import always
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily

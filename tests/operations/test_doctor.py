@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.compose import compose
-from pipelines.errors import HeldError
-from pipelines.operations.doctor import Finding, Level, examine
-from pipelines.util import machine
+from rollbook.cli import app
+from rollbook.compose import compose
+from rollbook.errors import HeldError
+from rollbook.operations.doctor import Finding, Level, examine
+from rollbook.util import machine
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import ArgumentError, BusyError, ExpiredError
-from pipelines.operations.discard import discard, undo_discard
-from pipelines.operations.known import rebuild_as_known_on
-from pipelines.privacy import access
-from pipelines.sync.whole import WholeRollbook, always
-from pipelines.util import files
+from rollbook.errors import ArgumentError, BusyError, ExpiredError
+from rollbook.operations.discard import discard, undo_discard
+from rollbook.operations.known import rebuild_as_known_on
+from rollbook.privacy import access
+from rollbook.sync.whole import WholeRollbook, always
+from rollbook.util import files
 from tests.support.nights import SET_OF, House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.reading import opened, rows

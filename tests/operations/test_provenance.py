@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.errors import ArgumentError
-from pipelines.operations.discard import discard, undo_discard
-from pipelines.operations.provenance import Provenance, trace
-from pipelines.privacy import access
-from pipelines.sync.whole import always
-from pipelines.util import machine
+from rollbook.errors import ArgumentError
+from rollbook.operations.discard import discard, undo_discard
+from rollbook.operations.provenance import Provenance, trace
+from rollbook.privacy import access
+from rollbook.sync.whole import always
+from rollbook.util import machine
 from tests.support.nights import (
     SET_OF,
     STUDENT_TABLES,

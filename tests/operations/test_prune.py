@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from pipelines.errors import ExpiredError, HeldError, NothingLandedError
-from pipelines.tables import TABLES
+from rollbook.errors import ExpiredError, HeldError, NothingLandedError
+from rollbook.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, new_house, night
 from tests.support.processes.machines import left_over
 from tests.support.records import classes, students

@@ -11,15 +11,15 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.cli.run import run_job
-from pipelines.compose import compose
-from pipelines.defs import runs
-from pipelines.operations import status
-from pipelines.sandbox import Sandbox
-from pipelines.settings import load
-from pipelines.sync.whole import WholeRollbook
-from pipelines.util import machine
+from rollbook.cli import app
+from rollbook.cli.run import run_job
+from rollbook.compose import compose
+from rollbook.defs import runs
+from rollbook.operations import status
+from rollbook.sandbox import Sandbox
+from rollbook.settings import load
+from rollbook.sync.whole import WholeRollbook
+from rollbook.util import machine
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
 

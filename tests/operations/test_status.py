@@ -11,9 +11,9 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import HeldError
-from pipelines.operations.status import Choice, Days, Status, load_status
+from rollbook.cli import app
+from rollbook.errors import HeldError
+from rollbook.operations.status import Choice, Days, Status, load_status
 from tests.support.nights import FIRST, House, night
 from tests.support.warehouses.begun import begin
 

@@ -16,11 +16,11 @@ import pytest
 import time_machine
 from filelock import FileLock
 
-from pipelines.errors import BusyError, MachineError
-from pipelines.explore.book import Book
-from pipelines.landing.formats import FORMAT
-from pipelines.privacy import access
-from pipelines.util import machine
+from rollbook.errors import BusyError, MachineError
+from rollbook.explore.book import Book
+from rollbook.landing.formats import FORMAT
+from rollbook.privacy import access
+from rollbook.util import machine
 from tests.support.processes.commands import run_at
 from tests.support.warehouses.school import School
 
@@ -114,7 +114,7 @@ def test_only_an_account_that_may_not_write_there_reads_without_a_line_and_is_to
     def refuse(folder: Path) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("pipelines.privacy.access.files.folder", refuse)
+    monkeypatch.setattr("rollbook.privacy.access.files.folder", refuse)
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + owner)
     access._warn.cache_clear()
     if raises:

@@ -9,10 +9,10 @@ from datetime import date
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import ArgumentError
-from pipelines.privacy import aggregates
-from pipelines.privacy.aggregates import figure, release
+from rollbook.cli import app
+from rollbook.errors import ArgumentError
+from rollbook.privacy import aggregates
+from rollbook.privacy.aggregates import figure, release
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, entry, school_class, student, within
 from tests.support.warehouses.begun import begin

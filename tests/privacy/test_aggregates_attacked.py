@@ -13,8 +13,8 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from pipelines.privacy import aggregates
-from pipelines.privacy.aggregates import figure
+from rollbook.privacy import aggregates
+from rollbook.privacy.aggregates import figure
 
 # A student's completion, as the adversary guesses it: right within ten points.
 GRID = np.arange(0, 101, 2.0)

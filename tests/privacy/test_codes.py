@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import ArgumentError, DamagedError, RollbookError
-from pipelines.privacy import access
-from pipelines.privacy.pseudonymous import LEAST, MOST, Codes, begin
+from rollbook.cli import app
+from rollbook.errors import ArgumentError, DamagedError, RollbookError
+from rollbook.privacy import access
+from rollbook.privacy.pseudonymous import LEAST, MOST, Codes, begin
 from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import codes, ident, pupils, rows, taught
 
@@ -113,7 +113,7 @@ def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pyt
     house.night(1)
     assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.before_publish", lambda *_: None)
+        patch.setattr("rollbook.privacy.pseudonymous.Pseudonymous.before_publish", lambda *_: None)
         house.night(2)
     assert "does NOT match the published file, but is up to 2026-11-20: the next sync makes it again" in line()
     monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipelines.privacy.erasure import cleaned, take_out
+from rollbook.privacy.erasure import cleaned, take_out
 from tests.support.nights import new_house
 from tests.support.processes import canary
 from tests.support.records import classes, students

@@ -12,16 +12,16 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import ArgumentError, DamagedError, HeldError
-from pipelines.export import Format
-from pipelines.export.query import export
-from pipelines.landing.manifest import Verdict
-from pipelines.operations import discard as discards
-from pipelines.operations.status import load_status
-from pipelines.privacy import erasure as erasing
-from pipelines.privacy.erasure import Holdings
-from pipelines.store.clean import clean
-from pipelines.sync.whole import always
+from rollbook.errors import ArgumentError, DamagedError, HeldError
+from rollbook.export import Format
+from rollbook.export.query import export
+from rollbook.landing.manifest import Verdict
+from rollbook.operations import discard as discards
+from rollbook.operations.status import load_status
+from rollbook.privacy import erasure as erasing
+from rollbook.privacy.erasure import Holdings
+from rollbook.store.clean import clean
+from rollbook.sync.whole import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.records import student
@@ -81,7 +81,7 @@ def erasure(lived: House) -> Iterator[SimpleNamespace]:
         (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
         names = [str(p.relative_to(house.warehouse)) for p in sorted(exports.rglob("*.*"))]
         before, there = (others(house), catalog(house)), canary.found(house.warehouse)
-        patch.setattr("pipelines.sync.erasures.clean", cleaned)
+        patch.setattr("rollbook.sync.erasures.clean", cleaned)
         certificate = erase(house, reason=REASON)
         yield SimpleNamespace(
             house=house, certificate=certificate, copies=copies, exports=names, before=before, there=there
@@ -147,7 +147,7 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
     assert_gone(erased)
     erased.service.requests.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.sync.ingest.LARGE", 1)  # a second process files what comes
+        patch.setattr("rollbook.sync.ingest.LARGE", 1)  # a second process files what comes
         erased.night(7, everybody(7), details="all")
     assert_gone(erased)
     manifest = erased.landings(night(7))[-1]

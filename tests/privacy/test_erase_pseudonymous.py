@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.privacy import aggregates
-from pipelines.privacy.pseudonymous import Codes
-from pipelines.sync.whole import always
+from rollbook.privacy import aggregates
+from rollbook.privacy.pseudonymous import Codes
+from rollbook.sync.whole import always
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
 from tests.support.records import classes, student, students
@@ -67,7 +67,7 @@ def test_a_pseudonymous_file_that_cannot_be_made_again_is_removed(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.make", full)
+        patch.setattr("rollbook.privacy.pseudonymous.Pseudonymous.make", full)
         erase(house)
         assert not (house.warehouse / "rollbook-pseudonymous.duckdb").exists()
         assert canary.found(house.warehouse) == {}

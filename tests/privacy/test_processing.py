@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.privacy import access
-from pipelines.privacy.processing import render
-from pipelines.settings import Settings, load
-from pipelines.tables import TABLES
+from rollbook.privacy import access
+from rollbook.privacy.processing import render
+from rollbook.settings import Settings, load
+from rollbook.tables import TABLES
 from tests.support.nights import new_house
 from tests.support.processes.commands import run_at
 from tests.support.records import classes, students

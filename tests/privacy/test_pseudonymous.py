@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.store import schema
-from pipelines.tables import TABLES
-from pipelines.views import catalog
-from pipelines.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied
+from rollbook.store import schema
+from rollbook.tables import TABLES
+from rollbook.views import catalog
+from rollbook.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied
 from tests.support.nights import House, night
 from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 

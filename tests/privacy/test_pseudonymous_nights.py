@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import MachineError
-from pipelines.operations.status import load_status
+from rollbook.errors import MachineError
+from rollbook.operations.status import load_status
 from tests.support.nights import House, night
 from tests.support.tiers import daily
 from tests.support.warehouses.pseudonyms import (
@@ -57,7 +57,7 @@ def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
     house.night(1)
     for fault in (no_room, lambda *_: duckdb.sql("SELECT * FROM Zaphod")):
         with monkeypatch.context() as patch:
-            patch.setattr("pipelines.views.catalog.create_views", fault)
+            patch.setattr("rollbook.views.catalog.create_views", fault)
             house.night(2, pupils(9))
             assert "rollbook-pseudonymous.duckdb could not be brought up to date" in caplog.text
             assert "Zaphod" not in caplog.text
@@ -75,7 +75,7 @@ def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
 ) -> None:
     house.night(1)
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.privacy.pseudonymous.Pseudonymous.published", killed)
+        patch.setattr("rollbook.privacy.pseudonymous.Pseudonymous.published", killed)
         with pytest.raises(SystemExit):
             house.night(2, pupils(9))
     assert not is_current(house)

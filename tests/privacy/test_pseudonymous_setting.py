@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from pipelines.operations.status import load_status
+from rollbook.operations.status import load_status
 from tests.support.nights import House
 from tests.support.processes.machines import reached
 from tests.support.warehouses.pseudonyms import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.privacy.access import without_values
+from rollbook.privacy.access import without_values
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from zipfile import ZipFile
 
 import pytest
 
-from pipelines.errors import ArgumentError, DamagedError, HeldError
-from pipelines.operations.discard import discard
-from pipelines.privacy import access
-from pipelines.privacy.pseudonymous import Codes, begin
-from pipelines.privacy.subject import LEFT_OUT, Subject, contents, gather, write
-from pipelines.store.schema import KEPT, OBSERVED
-from pipelines.tables import TABLES
-from pipelines.views import catalog
+from rollbook.errors import ArgumentError, DamagedError, HeldError
+from rollbook.operations.discard import discard
+from rollbook.privacy import access
+from rollbook.privacy.pseudonymous import Codes, begin
+from rollbook.privacy.subject import LEFT_OUT, Subject, contents, gather, write
+from rollbook.store.schema import KEPT, OBSERVED
+from rollbook.tables import TABLES
+from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, student

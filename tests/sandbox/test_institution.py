@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sandbox import Day, Institution
-from pipelines.sandbox.institution import is_holiday, terms
+from rollbook.sandbox import Day, Institution
+from rollbook.sandbox.institution import is_holiday, terms
 from tests.support.nights import SET_OF, class_rows, student_rows
 from tests.support.tiers import daily, slow
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import duckdb
 import pytest
 
-from pipelines.operations.doctor import examine
-from pipelines.sandbox import Sandbox
+from rollbook.operations.doctor import examine
+from rollbook.sandbox import Sandbox
 from tests.support.nights import folder, tables_in
 from tests.support.reading import rows
 from tests.support.warehouses.fortnight import FIRST, KEY, rollbook

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pipelines.errors import ArgumentError
-from pipelines.sandbox import Institution, Sandbox, Service, school_of
+from rollbook.errors import ArgumentError
+from rollbook.sandbox import Institution, Sandbox, Service, school_of
 from tests.support.processes.commands import COMMAND
 
 DAY = date(2026, 11, 20)

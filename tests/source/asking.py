@@ -12,15 +12,15 @@ import httpx
 import msgspec
 import pytest
 
-from pipelines.errors import RollbookError
-from pipelines.landing.manifest import Manifest, Proof, Received, Walk
-from pipelines.landing.raw import RawStore
-from pipelines.settings import Settings
-from pipelines.source.client import Answer, Client
-from pipelines.source.envelope import Page, page_of
-from pipelines.source.fetch import fetch
-from pipelines.sync.ingest import LandingSession
-from pipelines.tables import SETS
+from rollbook.errors import RollbookError
+from rollbook.landing.manifest import Manifest, Proof, Received, Walk
+from rollbook.landing.raw import RawStore
+from rollbook.settings import Settings
+from rollbook.source.client import Answer, Client
+from rollbook.source.envelope import Page, page_of
+from rollbook.source.fetch import fetch
+from rollbook.sync.ingest import LandingSession
+from rollbook.tables import SETS
 from tests.support.wire.service import KEY, Service
 
 # A hanging service costs a test this long, in seconds.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import stamina
 
-from pipelines.source.client import Client
+from rollbook.source.client import Client
 from tests.source.asking import SHORT_TIMEOUTS, MakeClient, Night, settings_for
 from tests.support.records import classes, students
 from tests.support.wire.service import Service

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.landing.manifest import Absence, Proof, Walk
-from pipelines.source.client import Client
-from pipelines.source.pagination import MOST_HIDDEN, Names, Verified, Walked, search_by_names, verify
-from pipelines.tables import SETS
+from rollbook.landing.manifest import Absence, Proof, Walk
+from rollbook.source.client import Client
+from rollbook.source.pagination import MOST_HIDDEN, Names, Verified, Walked, search_by_names, verify
+from rollbook.tables import SETS
 from tests.source.asking import Kept, MakeClient
 from tests.support.nights import night
 from tests.support.records import MISSING, student, students

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.fleet.nights import NightKind
-from pipelines.operations.discard import discard
-from pipelines.sync.whole import always
+from rollbook.fleet.nights import NightKind
+from rollbook.operations.discard import discard
+from rollbook.sync.whole import always
 from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults

@@ -11,10 +11,10 @@ from itertools import pairwise
 import pytest
 import stamina
 
-from pipelines import __version__
-from pipelines.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
-from pipelines.source.client import Client
-from pipelines.source.envelope import Page
+from rollbook import __version__
+from rollbook.errors import NotTheContractError, RefusedError, ServiceError, UnreachableError
+from rollbook.source.client import Client
+from rollbook.source.envelope import Page
 from tests.source.asking import MakeClient, get_page
 from tests.support.processes.errors import everything_about
 from tests.support.records import student, students
@@ -184,7 +184,7 @@ def test_a_retry_is_logged_with_the_page_and_what_happened(
     service.on(faults.status(502))
     get_page(client)
     assert capfd.readouterr() == ("", "")
-    (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("pipelines")]
+    (message,) = [r.getMessage() for r in caplog.records if r.name.startswith("rollbook")]
     assert re.fullmatch(r"/svcapi/v1/students page 1: the service answered 502; retrying in \d\.\d s", message)
 
 

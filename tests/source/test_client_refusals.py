@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import stamina
 
-from pipelines.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
-from pipelines.source.client import Client
+from rollbook.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
+from rollbook.source.client import Client
 from tests.source.asking import SHORT_TIMEOUTS, MakeClient, get_page, settings_for
 from tests.support.processes.errors import everything_about
 from tests.support.records import students

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.source.envelope import (
+from rollbook.source.envelope import (
     Institution,
     Page,
     detail,
@@ -17,7 +17,7 @@ from pipelines.source.envelope import (
     page_of,
     refused_status,
 )
-from pipelines.tables import SETS
+from rollbook.tables import SETS
 
 GOOD = {"page": 2, "limit": 100, "total_count": 103, "total_pages": 2, "has_next": False, "has_prev": True}
 AUTH: dict[str, Any] = {

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 import pytest
 import stamina
 
-from pipelines.errors import KeyRefusedError, NotTheContractError, UnreachableError
-from pipelines.source import client as client_module
-from pipelines.source.client import Client
+from rollbook.errors import KeyRefusedError, NotTheContractError, UnreachableError
+from rollbook.source import client as client_module
+from rollbook.source.client import Client
 from tests.source.asking import MakeClient, get_page
 from tests.support.wire import faults
 from tests.support.wire.drips import chunk, head, sending

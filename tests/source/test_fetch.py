@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 import msgspec
 import pytest
 
-from pipelines import __version__
-from pipelines.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
-from pipelines.landing.manifest import Absence, Manifest, Verdict
-from pipelines.source.fetch import MAX_UNREACHABLE
-from pipelines.source.pagination import Names
+from rollbook import __version__
+from rollbook.errors import KeyRefusedError, NotTheContractError, RefusedError, RollbookError, UnreachableError
+from rollbook.landing.manifest import Absence, Manifest, Verdict
+from rollbook.source.fetch import MAX_UNREACHABLE
+from rollbook.source.pagination import Names
 from tests.source.asking import NOW, TODAY, TOMORROW, Night, whole
 from tests.support.records import student
 from tests.support.wire import faults

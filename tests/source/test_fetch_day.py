@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from pipelines.errors import MachineError, NothingLandedError
+from rollbook.errors import MachineError, NothingLandedError
 from tests.source.asking import NOW, TODAY, TOMORROW, YESTERDAY, Night
 
 

@@ -16,7 +16,7 @@ from tests.support.processes.commands import Program, program
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pipelines.source.client import Gate
+from rollbook.source.client import Gate
 folder, host, pause, times, seconds = sys.argv[1:]
 gate = Gate(Path(folder), host, float(pause))
 for _ in range(int(times)):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.source.client import Client
-from pipelines.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
-from pipelines.tables import SETS
+from rollbook.source.client import Client
+from rollbook.source.pagination import BARREN_PAGES, GROWTH_PAGES, search, walk
+from rollbook.tables import SETS
 from tests.source.asking import Kept, MakeClient, proof, whole
 from tests.support.records import MISSING, student, students
 from tests.support.wire import faults

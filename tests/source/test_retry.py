@@ -11,7 +11,7 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.source.client import FIRST_SECONDS, MAX_WAIT_SECONDS, RetryPolicy, TransientError, retry_after
+from rollbook.source.client import FIRST_SECONDS, MAX_WAIT_SECONDS, RetryPolicy, TransientError, retry_after
 
 NOW = datetime(2026, 11, 20, 2, 15, 0, tzinfo=UTC)
 
@@ -85,7 +85,7 @@ def test_time_spent_trying_counts_towards_the_ceiling() -> None:
 
 def test_time_that_others_took_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("pipelines.source.client.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rollbook.source.client.time.monotonic", lambda: now[0])
     policy = RetryPolicy(10, "page 1")
     now[0] += 8
     policy.excuse(6)

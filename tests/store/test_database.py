@@ -8,9 +8,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import MachineError
-from pipelines.store.database import translate_errors
-from pipelines.util import machine
+from rollbook.errors import MachineError
+from rollbook.store.database import translate_errors
+from rollbook.util import machine
 
 
 def refused_memory(tmp_path: Path) -> str:

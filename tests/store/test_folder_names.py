@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from pipelines import settings
-from pipelines.errors import SettingError
-from pipelines.export.query import lock, open_published
+from rollbook import settings
+from rollbook.errors import SettingError
+from rollbook.export.query import lock, open_published
 from tests.support.nights import House, folder, night
 from tests.support.reading import rows
 from tests.support.records import classes, student

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.landing.manifest import Manifest, Proof, Verdict, Walk
-from pipelines.store import schema
-from pipelines.store.history.engine import History, definition, observations
-from pipelines.store.history.engine import changes as changes_of
-from pipelines.store.lake import Lake
-from pipelines.store.ops import stamp
-from pipelines.store.statements import ONE, statements
-from pipelines.tables import TABLES, Table
+from rollbook.landing.manifest import Manifest, Proof, Verdict, Walk
+from rollbook.store import schema
+from rollbook.store.history.engine import History, definition, observations
+from rollbook.store.history.engine import changes as changes_of
+from rollbook.store.lake import Lake
+from rollbook.store.ops import stamp
+from rollbook.store.statements import ONE, statements
+from rollbook.tables import TABLES, Table
 from tests.landing.landings import add, begin, manifest
 from tests.support.models import model
 from tests.support.tiers import daily
@@ -36,7 +36,7 @@ CLOCK = "days_since_last_activity"
 # One record on one day: refused, or (email, activity, classes); None is silence.
 activity = st.one_of(st.none(), st.integers(0, 1))
 classes = st.one_of(st.none(), st.lists(st.sampled_from([(1, "a"), (1, "b"), (2, "a"), (3, None)]), max_size=3))
-sql = statements("pipelines.views", "macros")
+sql = statements("rollbook.views", "macros")
 
 record = st.one_of(
     st.just("refused"),
@@ -206,7 +206,7 @@ class World:
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model.only(WATCHED, monkeypatch)
     # Of three records, all may be refused.
-    monkeypatch.setattr("pipelines.sync.landings.check_reject_rate", lambda *_: "")
+    monkeypatch.setattr("rollbook.sync.landings.check_reject_rate", lambda *_: "")
 
 
 def by_definition(lake: Lake, table: Table) -> str:

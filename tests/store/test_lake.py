@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Landed, Proof
-from pipelines.store.lake import Candidate, Lake, Part, Staged, compose, unchanged
-from pipelines.store.staging import Staging
-from pipelines.tables import SETS, TABLES, WALKED
-from pipelines.util import files
+from rollbook.errors import DamagedError
+from rollbook.landing.manifest import Landed, Proof
+from rollbook.store.lake import Candidate, Lake, Part, Staged, compose, unchanged
+from rollbook.store.staging import Staging
+from rollbook.tables import SETS, TABLES, WALKED
+from rollbook.util import files
 from tests.flatten.test_rows import page
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, school_class, student, students

@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.views import catalog
-from pipelines.views.dictionary import cookbook
+from rollbook.views import catalog
+from rollbook.views.dictionary import cookbook
 from tests.support.processes.commands import Program, program
 from tests.support.warehouses.school import DAYS, School
 from tests.support.wire import environments

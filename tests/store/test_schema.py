@@ -7,10 +7,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.store import schema
-from pipelines.store.lake import Lake
-from pipelines.tables import TABLES
-from pipelines.views import catalog
+from rollbook.store import schema
+from rollbook.store.lake import Lake
+from rollbook.tables import TABLES
+from rollbook.views import catalog
 from tests.support.warehouses.school import School
 
 UNEXPLAINED = """

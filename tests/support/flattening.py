@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pipelines.flatten.rows import Batch, Flattener
-from pipelines.landing.manifest import Landed
+from rollbook.flatten.rows import Batch, Flattener
+from rollbook.landing.manifest import Landed
 
 
 def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:

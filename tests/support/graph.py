@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 import time_machine
 
-from pipelines.defs.component import load
-from pipelines.settings import Settings
+from rollbook.defs.component import load
+from rollbook.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 

@@ -20,12 +20,12 @@ from typing import Any
 import duckdb
 import stamina
 
-from pipelines.compose import compose
-from pipelines.landing.manifest import Manifest
-from pipelines.settings import Settings, load
-from pipelines.store import checks
-from pipelines.sync.rollbook import Synced
-from pipelines.sync.whole import WholeRollbook
+from rollbook.compose import compose
+from rollbook.landing.manifest import Manifest
+from rollbook.settings import Settings, load
+from rollbook.store import checks
+from rollbook.sync.rollbook import Synced
+from rollbook.sync.whole import WholeRollbook
 from tests.support.models import model
 from tests.support.reading import opened, rows
 from tests.support.records import Record, Records, student, students

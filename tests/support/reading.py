@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from pipelines.store.database import literal
+from rollbook.store.database import literal
 
 _asking = Lock()
 

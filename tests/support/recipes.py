@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipelines.views import dictionary
+from rollbook.views import dictionary
 
 
 def recipes() -> dict[str, list[tuple[str, str]]]:

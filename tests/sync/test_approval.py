@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import ArgumentError
-from pipelines.landing.manifest import Verdict
+from rollbook.cli import app
+from rollbook.errors import ArgumentError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import Expected, House, folder, night
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.cli.run import RunFailedError
-from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing.manifest import PARTS, Verdict
-from pipelines.operations.discard import discard
-from pipelines.operations.known import rebuild_as_known_on
-from pipelines.operations.provenance import trace
-from pipelines.operations.status import load_status
-from pipelines.sync.whole import always
-from pipelines.util import machine
+from rollbook.cli import app
+from rollbook.cli.run import RunFailedError
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.landing.manifest import PARTS, Verdict
+from rollbook.operations.discard import discard
+from rollbook.operations.known import rebuild_as_known_on
+from rollbook.operations.provenance import trace
+from rollbook.operations.status import load_status
+from rollbook.sync.whole import always
+from rollbook.util import machine
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.processes.commands import dagster_home
 from tests.support.reading import rows

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.errors import KeyRefusedError, RollbookError, UnreachableError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import KeyRefusedError, RollbookError, UnreachableError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import TRIES, Expected, House, asked, night, pages
 from tests.support.records import classes, student, students
 from tests.support.warehouses.holds import first_night

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.errors import HeldError, ServiceError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import HeldError, ServiceError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import House, folder
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily

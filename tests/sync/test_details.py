@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.errors import HeldError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import HeldError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import TRIES, House, asked, new_house, night, pages
 from tests.support.records import MISSING, Records, classes, entry, student, students, within
 from tests.support.wire import faults

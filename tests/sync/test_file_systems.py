@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import MachineError
-from pipelines.util import files, machine
+from rollbook.errors import MachineError
+from rollbook.util import files, machine
 from tests.support.nights import House, new_house
 from tests.support.processes.machines import disk
 from tests.support.reading import rows

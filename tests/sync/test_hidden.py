@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.landing.manifest import Verdict
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import Expected, House, night
 from tests.support.records import student, students
 from tests.support.warehouses.holds import first_night

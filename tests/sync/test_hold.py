@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pipelines.errors import HeldError, NothingLandedError
-from pipelines.landing.manifest import Hold, TableCounts
+from rollbook.errors import HeldError, NothingLandedError
+from rollbook.landing.manifest import Hold, TableCounts
 from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, Expected, House, asked, night, pages
 from tests.support.records import Records, classes, entry, school_class, student, students, within
 from tests.support.warehouses.holds import first_night, is_held

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.json import encode
 
-from pipelines.landing.manifest import Landed
-from pipelines.landing.records import replace_lone_surrogates
-from pipelines.source.envelope import page_of
-from pipelines.tables import SETS
+from rollbook.landing.manifest import Landed
+from rollbook.landing.records import replace_lone_surrogates
+from rollbook.source.envelope import page_of
+from rollbook.tables import SETS
 from tests.support.flattening import flatten
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, student, students

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import KeyRefusedError, OtherInstitutionError, UnreachableError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import Expected, House, asked, new_house, night
 from tests.support.records import classes, students
 from tests.support.wire import faults

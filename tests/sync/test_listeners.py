@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import HeldError, RollbookError
-from pipelines.sync.listeners import Listener
+from rollbook.errors import HeldError, RollbookError
+from rollbook.sync.listeners import Listener
 from tests.support.nights import House
 from tests.support.records import students
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipelines.operations.status import load_status
-from pipelines.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
+from rollbook.operations.status import load_status
+from rollbook.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase

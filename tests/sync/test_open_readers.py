@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.store.lake import LAKE
+from rollbook.store.lake import LAKE
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students

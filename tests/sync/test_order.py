@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.tables import TABLES
+from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.warehouses.fortnight import (
     DAYS,

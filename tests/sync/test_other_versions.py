@@ -12,15 +12,15 @@ import duckdb
 import msgspec
 import pytest
 
-from pipelines.errors import OtherVersionError
-from pipelines.explore.book import Book
-from pipelines.landing.formats import FORMAT
-from pipelines.operations.doctor import examine
-from pipelines.operations.status import load_status
-from pipelines.outputs.mirror.mirror import Mirror
-from pipelines.privacy import access
-from pipelines.privacy.erasure import erase
-from pipelines.store.published import target
+from rollbook.errors import OtherVersionError
+from rollbook.explore.book import Book
+from rollbook.landing.formats import FORMAT
+from rollbook.operations.doctor import examine
+from rollbook.operations.status import load_status
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.privacy import access
+from rollbook.privacy.erasure import erase
+from rollbook.store.published import target
 from tests.support.nights import House, folder, new_house
 from tests.support.records import students
 

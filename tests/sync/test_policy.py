@@ -9,9 +9,9 @@ from datetime import date
 
 import pytest
 
-from pipelines.errors import ArgumentError
-from pipelines.landing.manifest import TableCounts
-from pipelines.sync.policy import change_guard, partition, too_many_rejected
+from rollbook.errors import ArgumentError
+from rollbook.landing.manifest import TableCounts
+from rollbook.sync.policy import change_guard, partition, too_many_rejected
 
 
 def guard(*counts: TableCounts) -> str:

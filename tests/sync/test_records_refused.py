@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipelines.errors import ContractChangedError, HeldError
-from pipelines.landing.manifest import Verdict
-from pipelines.sync.whole import always
+from rollbook.errors import ContractChangedError, HeldError
+from rollbook.landing.manifest import Verdict
+from rollbook.sync.whole import always
 from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.warehouses.begun import begin

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pipelines.errors import ArgumentError, HeldError
-from pipelines.landing.manifest import Verdict
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.landing.manifest import Verdict
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night

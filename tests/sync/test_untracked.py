@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines import settings, tables
-from pipelines.errors import ExpiredError, SettingError
-from pipelines.tables import TABLES
+from rollbook import settings, tables
+from rollbook.errors import ExpiredError, SettingError
+from rollbook.tables import TABLES
 from tests.support.nights import House, new_house, night
 from tests.support.records import school_class, students
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pipelines.errors import BusyError
+from rollbook.errors import BusyError
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import in_another_process
 from tests.support.records import classes, students
@@ -15,7 +15,7 @@ from tests.support.records import classes, students
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.sync.rollbook.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("rollbook.sync.rollbook.WAIT_SECONDS", 0.2)
     house.night(1, students(3))
     with house.at(2).rollbook().writer():
         refused = in_another_process(house.sync)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.defs.night import NO_LOGIN
-from pipelines.errors import HeldError
-from pipelines.landing.manifest import Manifest
-from pipelines.util import machine
+from rollbook.defs.night import NO_LOGIN
+from rollbook.errors import HeldError
+from rollbook.landing.manifest import Manifest
+from rollbook.util import machine
 from tests.support.nights import House, new_house
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.servers import Served, free_port, served_bare, serving, until

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compose import compose
-from pipelines.sandbox import Sandbox
-from pipelines.settings import load
+from rollbook.compose import compose
+from rollbook.sandbox import Sandbox
+from rollbook.settings import load
 from tests.support.processes.machines import left_over
 from tests.support.processes.servers import Served, serving, until
 from tests.support.reading import rows

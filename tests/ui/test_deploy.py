@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.settings import ROOT
+from rollbook.cli.app import CONFIGURATION, WORKSPACE
+from rollbook.settings import ROOT
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import free_port, served_bare, until
 
@@ -30,8 +31,12 @@ def run(*command: str, env: Mapping[str, str] | None = None) -> subprocess.Compl
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
 
 
+def test_dagsters_own_commands_find_the_same_code_as_ours() -> None:
+    assert (ROOT / "workspace.yaml").read_bytes() == WORKSPACE.read_bytes()
+
+
 def test_with_postgres_nothing_differs_but_the_storage() -> None:
-    one_machine, postgres = read(HOME / "dagster.yaml"), read(DEPLOY / "dagster.yaml")
+    one_machine, postgres = read(CONFIGURATION), read(DEPLOY / "dagster.yaml")
     storage = postgres.pop("storage")
     assert postgres == one_machine
     database = storage["postgres"]["postgres_db"]

@@ -10,10 +10,10 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from pipelines.errors import SettingError
-from pipelines.settings import load
-from pipelines.util import machine, peers
-from pipelines.util.request_guard import ACCOUNT, FOREIGN, ONLY_POST, OTHER_ACCOUNT, WRONG_HOST, Guard, allowed_hosts
+from rollbook.errors import SettingError
+from rollbook.settings import load
+from rollbook.util import machine, peers
+from rollbook.util.request_guard import ACCOUNT, FOREIGN, ONLY_POST, OTHER_ACCOUNT, WRONG_HOST, Guard, allowed_hosts
 from tests.support.processes.accounts import NOBODY
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a name, and nothing listens

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pipelines.util.peers import CLOSED, holder
+from rollbook.util.peers import CLOSED, holder
 from tests.support.processes.accounts import NOBODY, connected
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")

@@ -7,8 +7,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from pipelines.views import editable
-from pipelines.views.editable import Term
+from rollbook.views import editable
+from rollbook.views.editable import Term
 from tests.outputs.report.test_report import text
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, within

@@ -13,9 +13,9 @@ import duckdb
 import pytest
 import yaml
 
-from pipelines.errors import ArgumentError
-from pipelines.settings import ROOT
-from pipelines.views import dictionary
+from rollbook.errors import ArgumentError
+from rollbook.settings import ROOT
+from rollbook.views import dictionary
 from tests.support.recipes import block
 from tests.support.warehouses.school import School
 from tests.support.wire import environments

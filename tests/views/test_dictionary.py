@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.settings import ROOT
-from pipelines.views import dictionary
-from pipelines.views.dictionary import Recipe
+from rollbook.settings import ROOT
+from rollbook.views import dictionary
+from rollbook.views.dictionary import Recipe
 from tests.support.warehouses.school import School
 
 RECIPES = dictionary.cookbook()

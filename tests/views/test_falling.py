@@ -10,9 +10,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipelines.sandbox import Institution
-from pipelines.store import schema
-from pipelines.views import catalog, editable
+from rollbook.sandbox import Institution
+from rollbook.store import schema
+from rollbook.views import catalog, editable
 from tests.support.tiers import slow
 
 # A school year, seen every fifth day: each fall is compared with the day ten days before.

@@ -10,9 +10,9 @@ from zipfile import ZipFile
 import pytest
 from starlette.datastructures import QueryParams
 
-from pipelines.explore import pages
-from pipelines.explore.book import Book
-from pipelines.privacy.subject import gather, write
+from rollbook.explore import pages
+from rollbook.explore.book import Book
+from rollbook.privacy.subject import gather, write
 from tests.support.nights import House, new_house, night
 from tests.support.records import Record, Records, student, students, within
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
-from pipelines.store import schema
-from pipelines.store.schema import OBSERVED
-from pipelines.tables import Relation
-from pipelines.views import catalog
+from rollbook.store import schema
+from rollbook.store.schema import OBSERVED
+from rollbook.tables import Relation
+from rollbook.views import catalog
 from tests.support.warehouses.school import School
 
 TABLES = [r for r in (*schema.declared(), OBSERVED) if r.key]
@@ -32,7 +32,7 @@ def check(school: School, name: str, key: Collection[str], nullable: Collection[
 @pytest.mark.parametrize("name", catalog.VIEWS)
 def test_a_view_has_a_key_that_no_two_rows_share(name: str, fortnight: School) -> None:
     view = catalog.view(name)
-    assert view.key, f"pipelines/views/sql/{name}.sql has no line '-- key: COLUMN, COLUMN' below its first one"
+    assert view.key, f"pipelines/rollbook/views/sql/{name}.sql has no line '-- key: COLUMN, COLUMN' below its first one"
     assert set(view.key) <= {column for column, _ in view.columns}, f"the key of {name} names a column it does not have"
     assert check(fortnight, name, view.key, view.nullable), f"{name} is empty in the fortnight, which proves nothing"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.views.metrics import METRICS, Metric
+from rollbook.views.metrics import METRICS, Metric
 from tests.support.warehouses.school import School
 
 SHOWN = [m for m in METRICS if m.shown_in]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import duckdb
 
-from pipelines.landing.records import MAX_ID
-from pipelines.operations.data_quality import run_quality_checks
-from pipelines.views import catalog, metrics
+from rollbook.landing.records import MAX_ID
+from rollbook.operations.data_quality import run_quality_checks
+from rollbook.views import catalog, metrics
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, school_class, student, students, within
 

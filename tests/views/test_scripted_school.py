@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.tables import of_set
-from pipelines.views import catalog
+from rollbook.tables import of_set
+from rollbook.views import catalog
 from tests.support.models import states
 from tests.support.models.states import Night, States
 from tests.support.nights import House, new_house, night

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import SettingError
-from pipelines.settings import ROOT
-from pipelines.views import editable
-from pipelines.views.editable import Term
+from rollbook.errors import SettingError
+from rollbook.settings import ROOT
+from rollbook.views import editable
+from rollbook.views.editable import Term
 from tests.support.warehouses.school import School
 
 HEADING = "name,first_day,last_day\n"

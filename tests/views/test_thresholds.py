@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import SettingError
-from pipelines.settings import ROOT
-from pipelines.views import editable
+from rollbook.errors import SettingError
+from rollbook.settings import ROOT
+from rollbook.views import editable
 from tests.support.warehouses.school import School
 
 HEADING = "name,value,meaning\n"

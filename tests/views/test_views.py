@@ -8,7 +8,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from pipelines.views import catalog
+from rollbook.views import catalog
 from tests.support.models.frames import Base, plain
 from tests.support.warehouses.school import DAYS, LAST, School
 

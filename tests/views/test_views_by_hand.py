@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.store import schema
-from pipelines.views import catalog, editable
+from rollbook.store import schema
+from rollbook.views import catalog, editable
 
 D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
 Row = tuple[Any, ...]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import settings
-from pipelines.cli import app
-from pipelines.errors import RollbookError, SettingError
+from rollbook import settings
+from rollbook.cli import app
+from rollbook.errors import RollbookError, SettingError
 
 TEXT = """# The district's schools
 

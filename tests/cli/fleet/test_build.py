@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import NothingLandedError, RollbookError
-from pipelines.landing.formats import FORMAT
+from rollbook.cli import app
+from rollbook.errors import NothingLandedError, RollbookError
+from rollbook.landing.formats import FORMAT
 from tests.support.processes.commands import run_command
 from tests.support.records import classes, student, students
 from tests.support.warehouses.district import District, new_district

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import settings
-from pipelines.cli import app
-from pipelines.errors import ArgumentError, SettingError
+from rollbook import settings
+from rollbook.cli import app
+from rollbook.errors import ArgumentError, SettingError
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.records import students
 from tests.support.warehouses.district import District, new_district
@@ -112,8 +112,8 @@ def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path,
 
 def test_a_single_school_loads_nothing_of_the_fleet() -> None:
     code = (
-        "import sys, pipelines.cli, pipelines.sync, pipelines.settings as s; s.load(fetches=False);"
-        "print([m for m in sys.modules if m.startswith(('pipelines.fleet', 'multiprocessing.fork'))])"
+        "import sys, rollbook.cli, rollbook.sync, rollbook.settings as s; s.load(fetches=False);"
+        "print([m for m in sys.modules if m.startswith(('rollbook.fleet', 'multiprocessing.fork'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines.cli import app
-from pipelines.errors import ArgumentError, HeldError
-from pipelines.privacy import access
+from rollbook.cli import app
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.privacy import access
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import LostError
-from pipelines.operations.discard import discard, undo_discard
-from pipelines.outputs.mirror.mirror import Mirror
+from rollbook.errors import LostError
+from rollbook.operations.discard import discard, undo_discard
+from rollbook.outputs.mirror.mirror import Mirror
 from tests.outputs.mirror.test_mirror import command, copied_days, copy_of
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, students

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipelines.cli import app
-from pipelines.errors import ArgumentError, LostError, MirrorError, SettingError
-from pipelines.outputs.mirror.mirror import Bucket, Mirror, restore
-from pipelines.privacy import access
-from pipelines.settings import load
-from pipelines.util import machine
+from rollbook.cli import app
+from rollbook.errors import ArgumentError, LostError, MirrorError, SettingError
+from rollbook.outputs.mirror.mirror import Bucket, Mirror, restore
+from rollbook.privacy import access
+from rollbook.settings import load
+from rollbook.util import machine
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
@@ -102,7 +102,7 @@ def test_a_copy_that_was_interrupted_leaves_the_last_one_whole_and_is_finished(
     real = Bucket.put
     with monkeypatch.context() as cut:
         cut.setattr(Bucket, "put", put)
-        cut.setattr("pipelines.outputs.mirror.mirror.AT_ONCE", 1)
+        cut.setattr("rollbook.outputs.mirror.mirror.AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             played.play(1)
     assert restored(house, tmp_path / "last").tables() == before

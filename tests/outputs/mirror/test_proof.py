@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.cli import app
-from pipelines.errors import ContractChangedError, HeldError, MirrorError
-from pipelines.operations.discard import discard
-from pipelines.operations.doctor import examine
-from pipelines.operations.status import load_status
-from pipelines.outputs.mirror import mirror
-from pipelines.outputs.mirror.mirror import Mirror
-from pipelines.sync.whole import always
+from rollbook.cli import app
+from rollbook.errors import ContractChangedError, HeldError, MirrorError
+from rollbook.operations.discard import discard
+from rollbook.operations.doctor import examine
+from rollbook.operations.status import load_status
+from rollbook.outputs.mirror import mirror
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.sync.whole import always
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from pipelines.outputs.mirror import mirror
-from pipelines.outputs.mirror.mirror import Mirror
+from rollbook.outputs.mirror import mirror
+from rollbook.outputs.mirror.mirror import Mirror
 from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
 from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, restored, s3_server
@@ -78,9 +78,9 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault
-    with caplog.at_level(logging.WARNING, logger="pipelines.sync.rollbook"):
+    with caplog.at_level(logging.WARNING, logger="rollbook.sync.rollbook"):
         played = ChangingNights(house).play(3)
-    assert not [r for r in caplog.records if r.name.startswith("pipelines.sync.rollbook")]
+    assert not [r for r in caplog.records if r.name.startswith("rollbook.sync.rollbook")]
     assert house.rollbook().listener(Mirror).verify() == []
     again = restored(house, tmp_path / "new")
     assert again.tables() == house.tables() == played.expected.tables()

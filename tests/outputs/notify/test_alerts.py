@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import HeldError
-from pipelines.outputs.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome, deliver
+from rollbook.errors import HeldError
+from rollbook.outputs.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
@@ -120,7 +120,7 @@ def test_a_service_that_refuses_is_not_asked_again_and_its_words_are_not_told(
     house.now += timedelta(days=1)
     deliver({"": alerts(house)})
     assert len(hook.requests) == 1
-    assert [r.getMessage() for r in caplog.records if r.name.startswith("pipelines.outputs.notify")] == [
+    assert [r.getMessage() for r in caplog.records if r.name.startswith("rollbook.outputs.notify")] == [
         "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 404"
     ]
     kept = (house.warehouse / "build" / "alerts.json").read_text()
@@ -146,7 +146,7 @@ def test_a_state_that_cannot_be_written_still_tells_and_tells_once(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Alerts, "_unwritten", {})
-    monkeypatch.setattr("pipelines.outputs.notify.alerts.files.write", full)
+    monkeypatch.setattr("rollbook.outputs.notify.alerts.files.write", full)
     assert tell(house, FAILED, FAILED) == [True, False]
     assert len(hook.posted) == 1
 

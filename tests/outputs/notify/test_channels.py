@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from pipelines.outputs.notify import channels
-from pipelines.settings import messengers
+from rollbook.outputs.notify import channels
+from rollbook.settings import messengers
 from tests.support.tiers import daily, slow
 from tests.support.wire.drips import sending
 from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pipelines.outputs.report import morning
+from rollbook.outputs.report import morning
 from tests.support.warehouses.school import DAYS, School
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(180)]

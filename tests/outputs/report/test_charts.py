@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.outputs.report import morning
-from pipelines.outputs.report.morning import Chart, Row
+from rollbook.outputs.report import morning
+from rollbook.outputs.report.morning import Chart, Row
 
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"

@@ -13,10 +13,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.errors import HeldError, KeyRefusedError
-from pipelines.landing.manifest import Hold, TableCounts
-from pipelines.outputs import report
-from pipelines.outputs.report import morning
+from rollbook.errors import HeldError, KeyRefusedError
+from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.outputs import report
+from rollbook.outputs.report import morning
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 

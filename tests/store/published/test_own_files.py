@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.landing.erased import ErasureRegister
-from pipelines.store.published import OwnFiles
+from rollbook.landing.erased import ErasureRegister
+from rollbook.store.published import OwnFiles
 
 CONTENT = b"as Rollbook wrote it"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from pipelines.store.published import KEPT, Versions, target
+from rollbook.store.published import KEPT, Versions, target
 from tests.support.nights import folder
 from tests.support.processes.commands import program
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.flatten.rows import shape
-from pipelines.tables import SETS, Table
+from rollbook.flatten.rows import shape
+from rollbook.tables import SETS, Table
 
 Row = tuple[Any, ...]
 # A record's rows in one table, by key; None when it did not mention the table.
@@ -29,9 +29,9 @@ def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
     for name in SETS.keys() - {"details"}:
         shape(name)  # kept from now on, and it must know all tables
     for module in ("history.engine", "lake", "schema"):
-        patch.setattr(f"pipelines.store.{module}.TABLES", watched)
+        patch.setattr(f"rollbook.store.{module}.TABLES", watched)
     for module in ("store.lake", "store.warehouse", "flatten.rows"):
-        patch.setattr(f"pipelines.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
+        patch.setattr(f"rollbook.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.compose import compose
-from pipelines.landing.manifest import Body
-from pipelines.privacy import erasure as erasing
-from pipelines.settings import load
+from rollbook.compose import compose
+from rollbook.landing.manifest import Body
+from rollbook.privacy import erasure as erasing
+from rollbook.settings import load
 from tests.support.processes.kills import die_at_step, forked, killed_or_done
 from tests.support.records import Record, student
 

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.settings import ROOT
+from rollbook.cli.app import CONFIGURATION
+from rollbook.settings import ROOT
 
 COMMAND = (str(Path(sys.executable).with_name("rollbook")),)
 
@@ -30,12 +31,12 @@ _IMPORTED = (
     "rich.markdown",
     "rich.progress",
     "rich.table",
-    "pipelines.sync.whole",
-    "pipelines.export.query",
-    "pipelines.operations.diff",
-    "pipelines.operations.discard",
-    "pipelines.operations.doctor",
-    "pipelines.privacy.erasure",
+    "rollbook.sync.whole",
+    "rollbook.export.query",
+    "rollbook.operations.diff",
+    "rollbook.operations.discard",
+    "rollbook.operations.doctor",
+    "rollbook.privacy.erasure",
     "dagster",
     "dagster._core.storage.sqlite_storage",
     "alembic.command",
@@ -89,7 +90,7 @@ def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, strea
     time.tzset()
     os.chdir(cwd)
     sys.argv = [*COMMAND, *arguments]
-    from pipelines.cli import main
+    from rollbook.cli import main
 
     main()
 
@@ -97,7 +98,7 @@ def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, strea
 def dagster_home(home: Path) -> Path:
     """A folder for DAGSTER_HOME, with the project's dagster.yaml."""
     home.mkdir(exist_ok=True)
-    shutil.copyfile(ROOT / "dagster_home" / "dagster.yaml", home / "dagster.yaml")
+    shutil.copyfile(CONFIGURATION, home / "dagster.yaml")
     return home
 
 

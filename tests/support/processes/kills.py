@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from pipelines.tables import TABLES
+from rollbook.tables import TABLES
 from tests.support.warehouses.fortnight import rollbook
 
 STEPS = ("replace", "rename", "link")

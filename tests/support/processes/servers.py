@@ -11,12 +11,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 from tests.support.processes.commands import COMMAND, dagster_home
 
 T = TypeVar("T")
@@ -122,13 +122,15 @@ def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | Non
 
 
 @contextmanager
-def served_bare(env: Mapping[str, str], port: int, *arguments: str) -> Iterator[Served]:
-    """The same with this environment alone; its DAGSTER_HOME must have a dagster.yaml."""
+def served_bare(
+    env: Mapping[str, str], port: int, *arguments: str, command: Sequence[str] = COMMAND, folder: Path = ROOT
+) -> Iterator[Served]:
+    """The same with this environment alone, for a `rollbook` that is started in a folder."""
     log = Path(env["DAGSTER_HOME"]) / "serve.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*COMMAND, "serve", "--port", str(port), *arguments],
-            cwd=ROOT,
+            [*command, "serve", "--port", str(port), *arguments],
+            cwd=folder,
             env=env,
             stdout=out,
             stderr=out,

@@ -9,9 +9,9 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from pipelines import settings
-from pipelines.cli import app
-from pipelines.privacy.pseudonymous import Codes
+from rollbook import settings
+from rollbook.cli import app
+from rollbook.privacy.pseudonymous import Codes
 from tests.support import reading
 from tests.support.processes import canary, machines
 from tests.support.records import within

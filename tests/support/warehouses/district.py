@@ -24,10 +24,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import sandbox, settings
-from pipelines.fleet.build import Built, build
-from pipelines.fleet.nights import Fleet, NightOutcome, pause
-from pipelines.institutions import Registry
+from rollbook import sandbox, settings
+from rollbook.fleet.build import Built, build
+from rollbook.fleet.nights import Fleet, NightOutcome, pause
+from rollbook.institutions import Registry
 from tests.support.nights import House, folder, night
 from tests.support.processes.clocks import At
 from tests.support.processes.commands import dagster_home

@@ -17,12 +17,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.compose import compose
-from pipelines.errors import HeldError
-from pipelines.landing.manifest import Verdict
-from pipelines.settings import load
-from pipelines.sync.whole import WholeRollbook
-from pipelines.tables import TABLES
+from rollbook.compose import compose
+from rollbook.errors import HeldError
+from rollbook.landing.manifest import Verdict
+from rollbook.settings import load
+from rollbook.sync.whole import WholeRollbook
+from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.reading import rows as rows
 from tests.support.wire import faults

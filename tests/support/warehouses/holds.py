@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import HeldError
-from pipelines.landing.manifest import Hold, Verdict
+from rollbook.errors import HeldError
+from rollbook.landing.manifest import Hold, Verdict
 from tests.support.nights import Expected, House, night
 from tests.support.records import Records
 from tests.support.warehouses.begun import begin

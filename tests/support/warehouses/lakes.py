@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 
-from pipelines.landing.manifest import Landed, Proof
-from pipelines.store import schema
-from pipelines.store.history.engine import History
-from pipelines.store.lake import Lake, Part, Staged, compose
-from pipelines.store.staging import Staging
-from pipelines.views import fleet as views
+from rollbook.landing.manifest import Landed, Proof
+from rollbook.store import schema
+from rollbook.store.history.engine import History
+from rollbook.store.lake import Lake, Part, Staged, compose
+from rollbook.store.staging import Staging
+from rollbook.views import fleet as views
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, Record, school_class, student, within
 

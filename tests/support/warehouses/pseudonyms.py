@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipelines.operations.status import load_status
-from pipelines.privacy.pseudonymous import Pseudonymous
-from pipelines.tables import TABLES
+from rollbook.operations.status import load_status
+from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.tables import TABLES
 from tests.support import reading
 from tests.support.nights import House, new_house
 from tests.support.records import Record, Records, entry, school_class, student, within

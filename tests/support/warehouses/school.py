@@ -18,9 +18,9 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from pipelines.compose import compose
-from pipelines.settings import load
-from pipelines.sync.whole import WholeRollbook
+from rollbook.compose import compose
+from rollbook.settings import load
+from rollbook.sync.whole import WholeRollbook
 from tests.support.reading import rows
 from tests.support.wire.service import Sandbox
 

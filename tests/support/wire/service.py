@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from pipelines import sandbox
-from pipelines.sandbox import error_reply
+from rollbook import sandbox
+from rollbook.sandbox import error_reply
 
 __all__ = ["KEY", "Asked", "Bend", "Reply", "Sandbox", "Server", "Service", "error_reply"]
 

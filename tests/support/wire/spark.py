@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.settings import ROOT
+from rollbook.settings import ROOT
 from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments
 

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
-from pipelines.outputs.mirror.mirror import restore
-from pipelines.settings import ROOT
+from rollbook.outputs.mirror.mirror import restore
+from rollbook.settings import ROOT
 from tests.support.nights import House
 from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments

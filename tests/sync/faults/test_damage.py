@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from pipelines.errors import DamagedError
-from pipelines.store.lake import DayRecord, Lake
+from rollbook.errors import DamagedError
+from rollbook.store.lake import DayRecord, Lake
 from tests.support.nights import Expected, House, night
 from tests.support.warehouses.recovery import recovered
 

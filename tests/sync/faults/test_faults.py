@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import BusyError, MachineError
-from pipelines.operations.doctor import Level, examine
-from pipelines.sync.rollbook import Rollbook
+from rollbook.errors import BusyError, MachineError
+from rollbook.operations.doctor import Level, examine
+from rollbook.sync.rollbook import Rollbook
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import (
     Disk,

@@ -15,9 +15,9 @@ import duckdb
 import pytest
 from filelock import FileLock
 
-from pipelines.sandbox import Sandbox
-from pipelines.sync.whole import always
-from pipelines.tables import TABLES
+from rollbook.sandbox import Sandbox
+from rollbook.sync.whole import always
+from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.warehouses.fortnight import FIRST, KEY, copy, export, lake, rollbook

@@ -16,7 +16,7 @@ import pytest
 import time_machine
 from dagster._utils.schedules import schedule_execution_time_iterator
 
-from pipelines.landing.manifest import Verdict
+from rollbook.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
 from tests.support.records import classes, students

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import ExpiredError
-from pipelines.operations.status import prune as prune_now
-from pipelines.privacy.pseudonymous import Pseudonymous
+from rollbook.errors import ExpiredError
+from rollbook.operations.status import prune as prune_now
+from rollbook.privacy.pseudonymous import Pseudonymous
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.reading import rows
 from tests.support.records import Records, classes, student

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipelines.errors import DamagedError
-from pipelines.landing.manifest import Manifest, Verdict
-from pipelines.landing.raw import Expired, RawStore
+from rollbook.errors import DamagedError
+from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.landing.raw import Expired, RawStore
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.errors import HeldError, LostError
-from pipelines.operations.status import load_status
-from pipelines.outputs.mirror.mirror import Mirror
-from pipelines.sync.whole import always
+from rollbook.errors import HeldError, LostError
+from rollbook.operations.status import load_status
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.sync.whole import always
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 from tests.sync.recovery.losses import LISTED, delete

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.errors import (
+from rollbook.errors import (
     CheckError,
     HeldError,
     LostError,
     RollbookError,
 )
-from pipelines.flatten import rows
-from pipelines.landing.manifest import Verdict
-from pipelines.sync.whole import always
-from pipelines.tables import TABLES
+from rollbook.flatten import rows
+from rollbook.landing.manifest import Verdict
+from rollbook.sync.whole import always
+from rollbook.tables import TABLES
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, students
 from tests.support.tiers import daily
@@ -89,7 +89,7 @@ def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: Ho
     restore_the_first_night(house)
     answers = iter([{"rule": ["wrong"]}])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.store.checks.examine", lambda *_: next(answers, {}))
+        patch.setattr("rollbook.store.checks.examine", lambda *_: next(answers, {}))
         house.sync()
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
@@ -103,7 +103,7 @@ def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(
     restore_the_first_night(house)
     house.service.students = students(59)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.store.checks.examine", lambda *_: {"rule": ["wrong"]})
+        patch.setattr("rollbook.store.checks.examine", lambda *_: {"rule": ["wrong"]})
         with pytest.raises(CheckError):
             house.sync()
     (landed,) = house.landings(night(4))

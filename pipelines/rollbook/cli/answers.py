@@ -1,0 +1,72 @@
+"""How the commands answer a query, on the terminal or in a file; each answer is noted in the access log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rollbook.cli.app import err, out, print_table, safe, table
+from rollbook.errors import ArgumentError
+from rollbook.export import Format, check_target, students_in
+from rollbook.privacy import access as log
+from rollbook.util import files
+from rollbook.util.text import count_of
+
+
+def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
+    """Run a query on a file and print the result. It is noted in the access log in `root`, as `kind`."""
+    from rollbook.export.query import run_query
+
+    text = sys.stdin.read() if query == "-" else query
+    with _noted_if_refused(root, kind, text):
+        answer = run_query(file, text, most=rows)
+    log.note(
+        root,
+        kind,
+        students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
+        what=log.without_values(text),
+    )
+    print_table(table("", answer.columns, answer.rows))
+    if answer.more:
+        err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
+
+
+@contextmanager
+def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
+    """Note a query that DuckDB refuses in the access log, too: its error may quote a record."""
+    try:
+        yield
+    except ArgumentError:
+        log.note(warehouse, kind, what=log.without_values(query))
+        raise
+
+
+def write_export(
+    root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path, *, kind: str = "export"
+) -> None:
+    """Write a query's rows to a file. It is noted in the access log in `root`, as `kind`; `within` is for spilling."""
+    from rollbook.export.query import export as write
+    from rollbook.export.query import query_of
+
+    path = target.expanduser()
+    check_target(path)
+    chosen = form or _format_of(target)
+
+    def note(students: int | None) -> None:
+        log.note(root, kind, students=students, what=log.without_values(query_of(question)))
+
+    with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
+        rows = write(file, question, chosen, path, scratch=scratch, before=note)
+    out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
+
+
+def _format_of(target: Path) -> Format:
+    """The format of a file's extension; CSV without one. Raises ArgumentError for an unknown extension."""
+    try:
+        return Format(target.suffix.removeprefix(".").lower() or Format.CSV)
+    except ValueError:
+        raise ArgumentError(
+            f"{target.name} does not end in .csv, .xlsx or .parquet: rename it, or give the format with --format"
+        ) from None

@@ -1,0 +1,554 @@
+"""The commands about the data: sql, export and docs for analysts; status and doctor for operators; aggregates, codes,
+erase, subject and access for a data-protection officer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollbook.cli.answers import show_answer, write_export
+from rollbook.cli.app import (
+    LEVELS,
+    Demo,
+    Panel,
+    app,
+    choose_warehouse,
+    confirmed,
+    err,
+    home,
+    open_rollbook,
+    out,
+    parse_day,
+    print_json,
+    print_table,
+    progress,
+    received,
+    safe,
+    table,
+    warehouse_path,
+)
+from rollbook.errors import ArgumentError
+from rollbook.export import EXPORTS, Format, check_target
+from rollbook.landing.records import MAX_ID
+from rollbook.privacy import access as log
+from rollbook.settings import ROOT, load
+from rollbook.store.database import machine_errors
+from rollbook.store.fleet import FleetFile
+from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
+from rollbook.util import files, machine
+from rollbook.util.text import count_of
+
+if TYPE_CHECKING:
+    from rollbook.operations.doctor import Finding
+    from rollbook.operations.status import LastSync, Status
+    from rollbook.privacy.erasure import Holdings
+
+DICTIONARY = Path("warehouse", "README.md")
+
+
+@app.command(rich_help_panel=Panel.READ)
+def sql(
+    query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+    demo: Demo = False,
+) -> None:
+    """Run one SQL query on the published file and print the result as a table. It only reads."""
+    warehouse = warehouse_path(demo=demo)
+    show_answer(warehouse, warehouse / PUBLISHED, query, rows)
+
+
+@app.command(rich_help_panel=Panel.READ)
+def export(
+    question: Annotated[str, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")],
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="F",
+            help="The file to write; an older one is replaced. By default one in the warehouse's folder exports/.",
+        ),
+    ] = None,
+    form: Annotated[
+        Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
+    ] = None,
+    demo: Demo = False,
+) -> None:
+    """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
+
+    The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
+    formula is escaped.
+    """
+    from rollbook.store.warehouse import BUILD
+
+    warehouse = warehouse_path(demo=demo)
+    if target is None:
+        form = form or Format.CSV
+        name = question if question.replace(".", "_").isidentifier() else "query"
+        target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
+    write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD)
+
+
+@app.command(rich_help_panel=Panel.READ)
+def why(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A current table, such as student_summaries.")],
+    key: Annotated[str, typer.Argument(help="The row's id; for student_classes the student's and the class's: 7,501.")],
+    column: Annotated[str | None, typer.Argument(help="One column; without it, the whole row.")] = None,
+    on: Annotated[
+        date | None,
+        typer.Option("--on", parser=parse_day, metavar="DAY", help="As it was on this day; now by default."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show the record as received, and names.")] = False,
+    demo: Demo = False,
+) -> None:
+    """Show where a row or a value comes from: the landing, the request and the record as received, and what changed it.
+
+    For a removed row, shows the searches that were made for it, and their answers. Says who approved or discarded what.
+    The record is named by its bytes in the body, and the body by its SHA-256; if its source has expired, it says so.
+    Without --show, no names and no record appear. Each use is a line in the access log.
+    """
+    from rollbook.operations.provenance import key_of, trace
+
+    root = warehouse_path(demo=demo)
+    found = trace(root, name, key_of(key), column, on, show=show)
+    log.note(root, "why --show" if show else "why", students=found.students, what=name)
+    for what, says in found.lines:
+        out.print(f"[bold]{what:<9}[/] {safe(says)}")
+    print_table(table("What changed it", ("day", "change", "column", "before", "since"), found.changes))
+
+
+@app.command(rich_help_panel=Panel.READ)
+def docs(
+    target: Annotated[
+        Path | None, typer.Option("--out", metavar="F", help="Where to write it.", show_default=str(DICTIONARY))
+    ] = None,
+    dbt_folder: Annotated[
+        Path | None,
+        typer.Option("--dbt", metavar="DIR", help="Write a sources.yml for dbt into this folder, and nothing else."),
+    ] = None,
+    processing: Annotated[
+        bool,
+        typer.Option("--processing", help="Write the record of processing to standard output, or into the --out file."),
+    ] = False,
+) -> None:
+    """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL.
+
+    With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
+    record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
+    """
+    from rollbook.views import dictionary
+
+    written = target or ROOT / DICTIONARY
+    if dbt_folder is not None:
+        if processing or target is not None:
+            raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
+        written = dictionary.write_dbt(dbt_folder)
+    elif processing:
+        from rollbook.defs.runs import KEEP_DAYS
+        from rollbook.privacy.processing import render
+
+        text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
+        if target is None:
+            sys.stdout.write(text)
+            return
+        check_target(written)
+        files.write(written, text.encode())
+    else:
+        check_target(written)
+        dictionary.write(written)
+    out.print(f"Wrote {safe(str(written))}.")
+
+
+# Each as wide as the others.
+
+
+@app.command(rich_help_panel=Panel.ASK)
+def status(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
+    ] = False,
+    demo: Demo = False,
+) -> None:
+    """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
+
+    Shows the last sync and its result; whether the last night due was synced (by ROLLBOOK_CRON, in
+    ROLLBOOK_TIMEZONE) and when the next one is; syncs that are held and wait for your approval, each with the command
+    that merges it; how far the history reaches, and which of its days are no longer on disk (ROLLBOOK_KEEP_DAYS);
+    disk usage.
+
+    Always exits 0; a late night is marked LATE, and `is_fresh` is false in the JSON. With --json, times have a zone,
+    sizes are in bytes, and unknown values are null.
+    """
+    from rollbook.operations.status import load_status
+
+    known = load_status(open_rollbook(demo=demo), home())
+    if as_json:
+        print_json(known)
+        return
+    for name, says in _lines(known):
+        out.print(f"[bold]{name:<11}[/] {safe(says)}")
+    if known.copy:
+        out.print(f"[bold]{'copy':<11}[/] {safe(known.copy)}.")
+    for problem in known.problems:
+        out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
+
+
+def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
+    ended = f"{last.outcome}, at {last.finished_at:%Y-%m-%d %H:%M} UTC, in {last.seconds:.1f} s"
+    yield "last sync", f"{last.snapshot_date}: {ended}"
+    moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
+    yield "", f"{received(last.received)}; {moved}"
+    if last.kept_out:
+        yield "", f"{count_of(last.kept_out, 'record')} left out: the id is an erased student's (`erase --readmit`)"
+    if last.reason:
+        yield "", last.reason
+
+
+def _lines(known: Status) -> Iterator[tuple[str, str]]:
+    last, good, days, expired = known.last_sync, known.last_good, known.history, known.expired
+    if good is not None:
+        yield "institution", f"{known.school_id} {known.school_name or ''}".strip()
+    if last is None:
+        yield "last sync", "none yet: run `rollbook sync`"
+    else:
+        yield from _last_lines(last)
+        if good is not None and good != last:
+            yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
+        late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
+        yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
+    yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
+    for hold in known.holds:
+        yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.command}"
+    for gone in known.discarded:
+        yield (
+            "discarded",
+            f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.command}",
+        )
+    for text in known.unproven:
+        yield "UNPROVEN", f"{text}."
+    yield "history", f"{count_of(days.count, 'day')}, {days.first} to {days.last}" if days.count else "no days yet"
+    if expired.count:
+        lost = "their raw bodies and snapshots were deleted, and a rebuild that would lose them is refused"
+        yield "", f"of these {expired.count} ({expired.first} to {expired.last}) are only in the history: {lost}"
+    if (file := known.pseudonymous) is not None:
+        behind = f"does NOT match the published file, but is up to {file.newest_day or 'no day'}"
+        ahead = f"the next sync {'makes it again' if file.is_wanted else 'removes it'}"
+        matches = file.is_wanted and file.is_current
+        yield "codes", f"{PSEUDONYMOUS} {'matches the published file' if matches else f'{behind}: {ahead}'}"
+    yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in known.sizes.items())
+
+
+@app.command(rich_help_panel=Panel.ASK)
+def doctor() -> None:
+    """Check whether a sync could run here and now, and say what to do if not.
+
+    Checks the settings; whether this account may write to the warehouse; whether anything in it is
+    damaged, held or late; whether the service accepts the key, whose key it is, and whether the service's clock and
+    this machine's agree; one page of each set, flattened and discarded; whether the free disk space suffices for one
+    sync and for a year of nights; and Dagster's instance. Sends three requests and writes nothing.
+
+    Exits 0 when a sync could run, with or without warnings, and 1 when it could not. If a setting is missing or
+    malformed, names it and exits 2.
+    """
+    from rollbook.operations.doctor import Level, examine
+
+    rollbook = open_rollbook(fetches=True)
+    levels = set()
+    for finding in (*_examine_dagster(home()), *examine(rollbook)):
+        levels.add(finding.level)
+        out.print(f"{LEVELS[finding.level]}  [bold]{finding.what}[/]: {safe(finding.says)}")
+    if Level.FAILED in levels:
+        err.print("[bold red]A sync could not run:[/] see the failures above.")
+        raise typer.Exit(1)
+    out.print("[bold green]A sync could run.[/]")
+
+
+def _examine_dagster(home: Path | None) -> Iterator[Finding]:
+    """Check that the instance in Dagster's home opens, and that a daemon runs, which starts the nightly sync."""
+    import dagster as dg
+
+    from rollbook.operations.doctor import Finding, Level
+
+    if home is None or not os.access(home, os.W_OK | os.X_OK):
+        says = f"{os.environ.get('DAGSTER_HOME')} is not a folder that this account may write to: set DAGSTER_HOME"
+        yield Finding("Dagster", Level.FAILED, f"{says} to one with a dagster.yaml in it, or chown it")
+        return
+    if home.stat().st_mode & 0o077:  # owned by another account: the command makes its own folder private
+        yield Finding("Dagster", Level.WARNING, f"{home} can be read by others on this machine: chmod 700 {home}")
+    if not (home / "dagster.yaml").exists():
+        says = f"{home} has no dagster.yaml yet: the next `rollbook sync` or `rollbook serve` writes one"
+        yield Finding("Dagster", Level.WARNING, says)
+    try:
+        with dg.DagsterInstance.get() as instance:
+            count = instance.get_runs_count()
+            beats = instance.get_daemon_heartbeats()
+    except Exception as error:  # noqa: BLE001 - after any error the instance cannot be used
+        says = f"the instance in {home} does not open ({type(error).__name__}): {str(error).splitlines()[0]}"
+        yield Finding("Dagster", Level.FAILED, says)
+        return
+    yield Finding("Dagster", Level.OK, f"{count:,} runs in {home}, {machine.in_bytes(machine.size(home))}")
+    if datetime.now(UTC).timestamp() - max((beat.timestamp for beat in beats.values()), default=0.0) > 300:
+        says = "no daemon is running, so nothing starts the nightly sync: run `rollbook serve`, or sync from cron"
+        yield Finding("Dagster", Level.WARNING, says)
+
+
+# -- data protection ---------------------------------------------------------------------------------------------------
+
+codes = typer.Typer(
+    help="Find the student behind a code of the pseudonymous file, or replace all codes.",
+    no_args_is_help=True,
+)
+app.add_typer(codes, name="codes", rich_help_panel=Panel.PRIVACY)
+
+
+@app.command(rich_help_panel=Panel.PRIVACY)
+def aggregates(
+    day: Annotated[
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="Release the figures of this landed day, without terms."),
+    ] = None,
+    demo: Demo = False,
+) -> None:
+    """Write figures of the school and its courses that may leave the building, into aggregates/ in the warehouse.
+
+    Without --day, every term of terms.csv that is over and was not released yet. Groups of fewer than 20 students are
+    left out; the others' figures have noise and are shown as bands of 10. README.txt beside them explains them.
+
+    A release is written once and never again, whatever changes in the records. So keep the files in aggregates/ and
+    hand out copies: a file that is gone would be made again, with other noise.
+    """
+    from rollbook.privacy.aggregates import FOLDER, release
+
+    if demo:
+        choose_warehouse()
+    settings = load(fetches=False)
+    root = settings.warehouse_path
+    today = datetime.now(UTC).astimezone(settings.zone).date()
+    released, too_close = release(root, day, today=today, mode=settings.file_mode)
+    log.note(root, "aggregates")
+    for each in released:
+        out.print(f"Wrote {safe(str(root / FOLDER / f'{each}.csv'))}")
+    for term in too_close:
+        err.print(
+            f"[yellow]Warning:[/] {safe(term)} was not released: it ends less than 30 days from a day that was"
+            " released already."
+        )
+    if not released:
+        out.print(
+            "Nothing new was released: no other term of terms.csv is over and has a landed day. --day releases a day"
+            " without a term."
+        )
+
+
+@codes.command()
+def find(
+    code: Annotated[int, typer.Argument(help="The code: a student_id in rollbook-pseudonymous.duckdb.")],
+    demo: Demo = False,
+) -> None:
+    """Show which student a code stands for: the id and the latest name.
+
+    Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
+    """
+    from rollbook.privacy.pseudonymous import Pseudonymous
+
+    rollbook = open_rollbook(demo=demo)
+    file = rollbook.listener(Pseudonymous)
+    release = file.codes.load()
+    student = next((s for s, known in release.codes.items() if known == code), None) if release else None
+    if student is None:
+        since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
+        raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
+    log.note(rollbook.warehouse.root, "codes find", students=1)
+    out.print(f"{code} is student {student}: {safe(file.describe(student))}.")
+
+
+@codes.command()
+def rotate(
+    yes: Annotated[bool, typer.Option("--yes", help="Replace all codes without asking.")] = False,
+) -> None:
+    """Begin a new release: give every student a new code, and rewrite the pseudonymous file.
+
+    Also rewrites fleet-pseudonymous.duckdb, if the school is in one.
+
+    Takes effect at once. The old codes stop working: tables that analysts saved with them cannot be joined with the new
+    file, and `rollbook codes find` no longer knows them.
+    """
+    from rollbook.cli.fleet import build_again
+    from rollbook.privacy.pseudonymous import Pseudonymous
+
+    rollbook = open_rollbook()
+    if not yes and not confirmed("All codes are replaced, and the present ones stop working. Go on?"):
+        raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
+    fleet, file = rollbook.warehouse.fleet, rollbook.listener(Pseudonymous)
+    is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
+    with rollbook.writer():
+        count = file.rotate(rollbook.clock())
+    out.print(f"A new release has begun, with {count_of(count, 'code')}.")
+    if not file.wanted:
+        out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
+    if is_shared:
+        build_again()
+
+
+@app.command(rich_help_panel=Panel.PRIVACY)
+def erase(
+    student: Annotated[int, typer.Argument(metavar="STUDENT", help="The student's id at the records service.")],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; shown in the certificate, or when a hold refuses. No names.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be erased.")] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Refuse to erase this student, while there is a legal duty to keep records.")
+    ] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the hold.")] = False,
+    readmit: Annotated[
+        bool, typer.Option("--readmit", help="Let a new person with this erased student's id in, from now on.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Erase without asking.")] = False,
+) -> None:
+    """Erase one student from everything here, and drop the student from all future syncs.
+
+    Raw bodies, snapshots, history, changes, refused records, kept published files, the morning page and Dagster's
+    records are rewritten without the student or deleted; all files in exports/ are deleted. The rows of other students
+    do not change. A keyed hash of the id is kept, so that a student whom the service still lists is dropped before
+    anything is written. It cannot be undone. Prints a certificate, which says what you still have to do by hand:
+    backups, copies.
+
+    Shows the counts first and asks. Also works for a student who is not here yet. If it is killed, the next sync
+    finishes it. If the service gives the id to another person, --readmit lets that person in. Exits 2 for a student
+    under a legal hold (--hold), 3 when it was not confirmed; then nothing has changed.
+    """
+    from rich.markdown import Markdown
+
+    from rollbook.cli.fleet import build_again
+    from rollbook.privacy import erasure
+
+    if dry_run + hold + lift + readmit > 1 or ((lift or readmit) and reason):
+        raise ArgumentError("Give one of --dry-run, --hold, --lift and --readmit; the last two take no reason")
+    rollbook = open_rollbook()
+    root = rollbook.warehouse.root
+    if hold:
+        erasure.hold(rollbook, student, reason=reason)
+        out.print("[bold green]Held.[/] `rollbook erase` refuses this student until --lift.")
+        return
+    if lift:
+        erasure.lift(rollbook, student)
+        out.print("[bold green]Lifted.[/] The student may be erased.")
+        return
+
+    if readmit:
+        erasure.readmit(rollbook, student)
+        log.note(root, "erase --readmit", students=1)
+        out.print(
+            "[bold green]Readmitted.[/] The next sync takes the records with this id. What was erased stays erased."
+        )
+        return
+
+    def confirm(found: Holdings) -> bool:
+        log.note(root, "erase", students=int(found.anything))
+        if not yes:
+            _show(found, "Will be erased")
+        return yes or confirmed("This cannot be undone. Go on?")
+
+    with progress() as rollbook.progress:
+        if dry_run:
+            found = erasure.holdings(rollbook, student)
+            log.note(root, "erase --dry-run", students=int(found.anything))
+            _show(found, "Would be erased")
+            return
+        certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
+    out.print(Markdown(certificate.text))
+    if certificate.counts.get("fleet"):
+        build_again()
+    out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(certificate.path.relative_to(root)))}.")
+    if certificate.counts.get("recognised"):
+        err.print(
+            "[yellow]Warning:[/] other records have the email or reference id of this student, under another id or"
+            " none. They were not erased: check whether they are the same person."
+        )
+
+
+def _show(found: Holdings, title: str) -> None:
+    """Print what is to be erased."""
+    from rollbook.privacy.erasure import LABELS
+
+    if found.anything:
+        rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
+        out.print(table(title, ("what", "count"), rows))
+    else:
+        out.print("Nothing here is about this student. An erasure still drops the student from all future syncs.")
+    if found.exports:
+        out.print("These exports may hold the student and would be deleted; move away what you must keep:")
+        out.print("\n".join(f"  {safe(path.name)}" for path in found.exports))
+
+
+@app.command(rich_help_panel=Panel.PRIVACY)
+def subject(
+    student: Annotated[
+        int, typer.Argument(min=1, max=MAX_ID, help="The student's id at the records service (student_id).")
+    ],
+    target: Annotated[Path, typer.Option("--out", metavar="FILE.zip", help="The ZIP file to write.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")] = False,
+    earlier_person: Annotated[
+        bool,
+        typer.Option("--earlier-person", help="Include what is from before the day on which the id was reused."),
+    ] = False,
+    demo: Demo = False,
+) -> None:
+    """Write everything that is held about one student to a ZIP file: a page to read, and JSON and CSV.
+
+    It contains the current rows, the history, every change in words, the student's own records in the raw responses,
+    including refused ones, and the known copies. If the id seems to have been another person's before (the finding
+    id_reused), what is from before is left out, and the output says so. Only its owner can read it. Check it before you
+    hand it over: it names the student's teachers, and the accounts that exported records.
+    """
+    from rollbook.privacy.subject import check_out, gather, write
+
+    warehouse, target = warehouse_path(demo=demo), target.expanduser()
+    check_out(target, replace=replace)
+    with machine_errors(warehouse), progress() as show:
+        found = gather(
+            warehouse, student, lambda done, total: show("landings", done, total), earlier_person=earlier_person
+        )
+    log.note(warehouse, "subject", students=1)
+    with machine_errors(target.parent):
+        write(found, target, replace=replace)
+    rows = sum(len(section.rows) for section in found.sections)
+    out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
+    for remark in found.remarks:
+        out.print(f"- {remark}")
+
+
+@app.command(rich_help_panel=Panel.PRIVACY)
+def access(
+    since: Annotated[date | None, typer.Option(parser=parse_day, metavar="DAY", help="From this day (UTC) on.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Show at most this many entries, the newest.")] = 50,
+    demo: Demo = False,
+) -> None:
+    """Show who read pupils' records through Rollbook, when, how many students, and with which query.
+
+    Queries are logged without their values, so that the log does not become a list of which students were looked up.
+    Tools that open the published file directly are not logged. Only the warehouse's owner may read the log.
+    """
+    found, unreadable = log.entries(warehouse_path(demo=demo), since)
+    listed = (
+        (
+            f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            f"{entry.user} (of {entry.login})" if entry.login else entry.user,
+            entry.kind,
+            "unknown" if entry.students is None else f"{entry.students:,}",
+            entry.what,
+        )
+        for entry in found[-rows:]
+    )
+    print_table(table("", ("when (UTC)", "who", "what", "students", "question"), listed))
+    if len(found) > rows:
+        err.print(f"There are {len(found) - rows:,} older ones: raise --rows.")
+    if unreadable:
+        err.print(f"[yellow]Warning:[/] {count_of(unreadable, 'line')} of the log could not be read.")

@@ -1,0 +1,590 @@
+"""The commands that write, or put back: sync, backfill, rebuild, discard, restore, prune, mirror.
+
+A sync or backfill runs the nightly job, so that it shows in Dagster's UI like any other run. Dagster is imported only
+then: most commands do not need it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+from rich.markup import escape
+
+from rollbook.cli.app import (
+    Demo,
+    Panel,
+    app,
+    confirmed,
+    err,
+    home,
+    made_home,
+    open_rollbook,
+    out,
+    parse_day,
+    print_counts,
+    progress,
+    received,
+    safe,
+    table,
+)
+from rollbook.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
+from rollbook.landing.manifest import Details
+from rollbook.util import machine
+from rollbook.util.machine import in_bytes
+from rollbook.util.text import count_of, listed
+
+if TYPE_CHECKING:
+    from rollbook.landing.manifest import Hold, Manifest
+    from rollbook.outputs.mirror.mirror import Mirror
+    from rollbook.sync.whole import Backfilled, WholeRollbook
+
+log = logging.getLogger(__name__)
+
+JOB = "nightly_sync"
+TAGS = {
+    # Without these the UI lists the run, but not on its job's page.
+    ".dagster/repository": "__repository__@rollbook",
+    "dagster/code_location": "rollbook",
+    # The user saw how the run ended: the daemon must not retry it behind their back.
+    "dagster/max_retries": "0",
+}
+
+Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def sync(
+    day: Annotated[
+        date | None,
+        typer.Option("--date", parser=parse_day, metavar="DAY", help="The snapshot's date; today by default."),
+    ] = None,
+    approve: Annotated[
+        bool,
+        typer.Option("--approve", help="Merge this day's held sync (or the newest held one), without fetching again."),
+    ] = False,
+    every_day: Annotated[
+        bool, typer.Option("--all", help="With --approve: merge the held syncs of all days, in their order.")
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PARTS", help="With --approve: only these parts, with commas between, as students:removed."
+        ),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --approve: why; kept with it. No names.")] = "",
+    details: Annotated[
+        Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
+    ] = Details.none,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ask the service even if this day was synced a few minutes ago.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what a sync would do now: fetch, compare, write nothing.")
+    ] = False,
+) -> None:
+    """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
+
+    Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
+    used again.
+    An approval merges the held sync that it shows, and nothing that another sync holds meanwhile. With --approve --all,
+    no held day stays a hole in the history. With --approve --only, the rest stays held, until it is approved or a later
+    sync of the day supersedes it. The parts are students:removed and classes:removed (what is no longer listed; child
+    rows go along), students:listed and classes:listed (what the listed records state, be it new or changed).
+
+    Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
+    argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
+
+    With --dry-run, both sets are read as in a sync, and missing records are searched for by name; the published file,
+    the raw bodies and Dagster's records do not change. Shows what would be added, changed and removed, and whether the
+    sync would be held, and why. Exits 1 when the service could not be read, else 0.
+    """
+    if dry_run:
+        if day or approve:
+            raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
+        _print_preview(open_rollbook(fetches=True))
+        return
+    rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only is not None else []
+    if approve:
+        _approve(rollbook, day, parts, reason, every_day=every_day)
+        return
+    if every_day:
+        raise ArgumentError("--all says which held syncs are approved: add --approve")
+    chosen = rollbook.partition(day or rollbook.today())
+    before = rollbook.landings.counted(chosen)
+    run_job(chosen, institution=rollbook.settings.institution, only=parts, details=details.value, fresh=fresh)
+    synced = _print_synced(rollbook, chosen)
+    if before and before[-1].landing == synced.landing:
+        out.print(
+            f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
+            " fetch it once more: rollbook sync --fresh"
+        )
+
+
+def _approve(rollbook: WholeRollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
+    """Show what is held and merge that: the job is given the digests of what was shown."""
+    if day and every_day:
+        raise ArgumentError("--all approves the held syncs of all days: leave out --date")
+    held = rollbook.to_approve(day, every_day=every_day)
+    for each in held:
+        rollbook.approval(each, parts, reason)  # what is wrong is refused before anything is said
+        out.print(
+            f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
+            f" {escape(each.reason)}."
+        )
+    print_counts(
+        held[-1].counts, "All together, as compared when the last was held" if held[1:] else "When it was held"
+    )
+    if parts:
+        out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
+    days = [each.snapshot_date for each in held]
+    if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
+        err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
+    run_job(
+        *(days if len(days) == 1 else (days[0], days[-1])),
+        institution=rollbook.settings.institution,
+        approve=[each.hold_digest for each in held],
+        only=parts,
+        reason=reason,
+    )
+    if parts:
+        out.print(f"[bold green]Approved in part[/] {_days(days)}. `rollbook status` shows what stays held.")
+        return
+    for approved in days:
+        _print_synced(rollbook, approved)
+
+
+def _print_synced(rollbook: WholeRollbook, day: date) -> Manifest:
+    """Print what a day's last landing brought; returns that landing."""
+    synced = rollbook.landings.counted(day)[-1]
+    out.print(f"[bold green]Synced[/] {day}: {received(synced.received)}.")
+    if synced.reason:
+        err.print(f"[yellow]Warning:[/] {safe(synced.reason)}.")
+    for name, count in synced.rejected.items():
+        refused = f"{count_of(count, 'record')} of {name} {'was' if count == 1 else 'were'} refused"
+        err.print(f"[yellow]Warning:[/] {refused}; see ops.rejects.")
+    print_counts(synced.counts)
+    return synced
+
+
+def _print_preview(rollbook: WholeRollbook) -> None:
+    """Print what a sync would do now."""
+    from rollbook.operations.diff import diff
+
+    found = diff(rollbook)
+    titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
+    title = titles.get(found.outcome, "[bold red]Would fail[/]")
+    out.print(f"{title}: {found.manifest.snapshot_date}, {received(found.manifest.received)}.")
+    if found.reason:
+        out.print(f"{'But' if found.outcome == 'synced' else 'Why'}: {safe(found.reason)}.")
+    for name, count in (found.rejected or {}).items():
+        out.print(f"{count_of(count, 'record')} of {name} would be refused.")
+    if found.counts:
+        print_counts(found.counts, nothing="No current row would change.")
+    out.print("Nothing was written.")
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> None:
+    """Rebuild the days FIRST to LAST from their landings, and update the history with them.
+
+    Nothing is fetched: the service keeps no history. Days without a landing are listed and skipped; held landings stay
+    held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
+    no day of the range was landed or too many records are refused, 3 when it was not confirmed.
+    """
+    from rollbook.sync.whole import days_between
+
+    rollbook = open_rollbook(demo=demo)
+    asked, institution = days_between(first, last), rollbook.settings.institution
+    begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
+    if begin > last:
+        raise NothingLandedError(". ".join(rollbook.backfilled(asked, {}).skipped.values()), asked)
+    days = rollbook.partition(begin), rollbook.partition(last)
+    try:
+        run_job(*days, institution=institution, confirm=yes)
+    except RunFailedError as error:
+        if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
+            raise
+        run_job(*days, institution=institution, confirm=True)
+    _print_backfill(rollbook.backfilled(asked, rollbook.lake.days()))
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def rebuild(
+    yes: Yes = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Give up what raw/ no longer holds: expired days, and landings that are missing."
+        ),
+    ] = False,
+    as_known_on: Annotated[
+        date | None,
+        typer.Option(
+            parser=parse_day, metavar="DAY", help="Only write the file as it was at the end of this day, to --out."
+        ),
+    ] = None,
+    target: Annotated[Path | None, typer.Option("--out", metavar="F", help="Where to, with --as-known-on.")] = None,
+) -> None:
+    """Rebuild the lake, the tables and the whole history from raw/ alone.
+
+    With --as-known-on, the warehouse stays as it is: writes the published file as it was then, or would have been, with
+    what was known then. Later corrections, approvals, discards and landings are left out, and what was discarded later
+    counts; erasures always apply. The file has no snapshots. Exits 1 when days that it needs have expired.
+
+    Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when raw/
+    lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
+    confirmed; then nothing has changed.
+    """
+    from rollbook.operations.known import rebuild_as_known_on
+    from rollbook.privacy import access
+    from rollbook.sync.whole import within_hold
+
+    rollbook = open_rollbook()
+    if as_known_on is not None or target is not None:
+        if as_known_on is None or target is None or yes or accept_loss:
+            raise ArgumentError("Give --as-known-on DAY and --out FILE together, without --yes and --accept-loss")
+        access.note(rollbook.warehouse.root, "rebuild --as-known-on")
+        with progress() as rollbook.progress:
+            done = rebuild_as_known_on(rollbook, as_known_on, target.expanduser())
+        out.print(f"Wrote {safe(str(target))}: {_days(done.rebuilt)}, as known on {as_known_on}.")
+        return
+    with progress() as rollbook.progress:
+        done = rollbook.rebuild(
+            confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss
+        )
+    _print_backfill(done)
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def discard(
+    day: Day,
+    landing: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Which of the day's landings; by default the last that counts."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why; kept with the landing and shown in ops.syncs. No names.")
+    ] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Put a discarded landing back.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Discard a landing of a day: it no longer counts, and the history is computed without it.
+
+    For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. It is moved
+    aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose raw
+    bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
+    """
+    from rollbook.operations import discard as discards
+
+    rollbook = open_rollbook()
+
+    def confirm(hold: Hold) -> bool:
+        return yes or _confirmed_hold(hold)
+
+    if undo:
+        back = discards.undo_discard(rollbook, day, landing, confirm=confirm)
+        out.print(f"[bold green]Put back[/] landing {back.landing} of {day}; it counts again ({back.verdict}).")
+        return
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
+    gone = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
+    out.print(
+        f"[bold green]Discarded[/] landing {gone.landing} of {day}. `rollbook discard {day} --undo` puts it back."
+    )
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def restore(
+    which: Annotated[
+        str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
+    ] = None,
+) -> None:
+    """List the kept published files, or restore one of them in place of the current one.
+
+    Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
+    restored one up to date by itself.
+    """
+    rollbook = open_rollbook()
+    published = rollbook.warehouse.published
+    kept = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
+    if which is None:
+        rows = (
+            (
+                number,
+                path.name if path == published else path.stem,
+                _newest(path),
+                f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
+                f"{path.stat().st_size / 1e6:.1f}",
+            )
+            for number, path in ({"now": published} | kept).items()
+            if path.exists()
+        )
+        out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
+        out.print("To restore one: `rollbook restore NUMBER`.")
+        return
+    chosen = next((path for number, path in kept.items() if which in (number, path.stem, path.name)), None)
+    if chosen is None:
+        advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
+        raise ArgumentError(f"There is no kept file {which!r}: {advice}")
+    rollbook.restore(chosen)
+    out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")
+    out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
+
+
+def _newest(file: Path) -> str:
+    """The newest day in a published file."""
+    from rollbook.export.query import run_query
+
+    return str(run_query(file, "SELECT MAX(snapshot_date) FROM spans.days").rows[0][0])
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+) -> None:
+    """Delete old raw bodies and snapshots, and Dagster's old runs. The nightly sync does the same by itself.
+
+    Raw bodies and snapshots are deleted when they are older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the
+    published history already has their content: the current tables, history and changes stay as they are. Deleted days
+    cannot be rebuilt or backfilled any more; a rebuild that would lose them is refused, and `rollbook status` lists
+    them. Files are deleted one night after their views, and a held day is kept until it is approved. The last three
+    published files are kept, and Dagster's runs of the last 400 days.
+
+    With --dry-run, shows the days and the bytes and deletes nothing.
+    """
+    from rollbook.operations import status
+
+    rollbook = open_rollbook()
+    keep = rollbook.settings.keep_days
+    days, size = status.expiry(rollbook)
+    if keep is None:
+        out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
+    elif not days:
+        out.print(f"Nothing is older than the last {count_of(keep, 'day')}.")
+    else:
+        what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
+        out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
+        if not dry_run:
+            status.prune(rollbook)
+    if home() is None:
+        err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
+        return
+    import dagster as dg
+
+    from rollbook.defs import runs
+
+    with dg.DagsterInstance.get() as instance:
+        old = runs.delete_old_runs(instance, dry_run=dry_run)
+    out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")
+
+
+def _confirmed_hold(hold: Hold) -> bool:
+    """Show what would change, and ask whether to go on."""
+    print_counts(hold.counts, "What would change", nothing="No current row would change.")
+    return _confirmed(f"Note: {hold.reason}." if hold.reason else "")
+
+
+def _confirmed(why: str) -> bool:
+    """Say why, and ask whether to go on."""
+    if why and sys.stdin.isatty():
+        err.print(f"[bold yellow]{escape(why)}[/]")
+    return confirmed()
+
+
+def _print_backfill(done: Backfilled) -> None:
+    if done.rebuilt:
+        out.print(f"[bold green]Rebuilt[/] {count_of(len(done.rebuilt), 'day')}: {_days(done.rebuilt)}.")
+    for reason in done.skipped.values():
+        err.print(f"[yellow]Skipped:[/] {reason}.")
+    for day, landings in done.held.items():
+        if day in done.rebuilt:
+            err.print(f"[yellow]Skipped:[/] landing {', '.join(map(str, landings))} of {day} is held.")
+
+
+def _days(days: Iterable[date]) -> str:
+    listed = sorted(days)
+    return str(listed[0]) if len(listed) == 1 else f"{listed[0]} to {listed[-1]}"
+
+
+# --- the run in Dagster -----------------------------------------------------------------------------------------------
+
+
+class RunFailedError(RollbookError):
+    """The job failed. Carries the failing stage's message and the exit code for it."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
+def run_job(first: date, last: date | None = None, *, institution: str = "", **options: Any) -> str:
+    """Run the job for one day, as the schedule does, or for several, as a backfill from the UI; returns the run's id.
+
+    Raises RunFailedError, and SettingError for a Dagster home that cannot be used.
+    """
+    import dagster as dg
+
+    from rollbook.defs import component, night, runs
+    from rollbook.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
+
+    made_home()
+    days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
+    run_id = str(uuid4())
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    night.person = machine.person()
+    with progress() as night.progress, dg.DagsterInstance.get() as instance:
+        runs.fail_orphaned_runs(instance)
+        result = (
+            component.load()
+            .resolve_job_def(JOB)
+            .execute_in_process(
+                partition_key=None if last else str(first),
+                instance=instance,
+                raise_on_error=False,
+                run_id=run_id,
+                tags={**TAGS, **days, **({INSTITUTION_TAG: institution} if institution else {})},
+                run_config={
+                    "ops": {"sync": {"config": options}},
+                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                },
+            )
+        )
+        # The UI's timeline shows only runs with an origin.
+        origin = runs.job_origin("rollbook.definitions", "rollbook", JOB)
+        instance.run_storage.replace_job_origin(result.dagster_run, origin)
+        try:
+            runs.report_run(instance, instance.get_runs(dg.RunsFilter([run_id]))[0], institution or None)
+        except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
+            log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
+        if not result.success:
+            raise RunFailedError(*runs.failure_reason(instance, run_id))
+    return run_id
+
+
+# --- the copy in an object store --------------------------------------------------------------------------------------
+
+
+mirror_app = typer.Typer(
+    help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
+)
+app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
+
+
+@mirror_app.command("status")
+def mirror_status() -> None:
+    """Show what the copy holds, and whether it is behind.
+
+    Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
+    """
+    _, copy = _mirrored()
+    catalog, state = copy.status()
+    if catalog is None:
+        raise MirrorError(f"Nothing was ever copied to {copy.url}: run `rollbook mirror sync`")
+    days = catalog.days()
+    size = sum(file.size for file in catalog.files.values())
+    span = f" ({days[0]} to {days[-1]})" if days else ""
+    out.print(f"{safe(copy.url)} holds {count_of(len(days), 'landed day')}{span}:")
+    out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
+    copy.check_sources()
+    behind = copy.behind(catalog)
+    if behind or state.failed:
+        differs = f"It is not as here in {count_of(len(behind), 'file')}, such as {behind[-1]}. " if behind else ""
+        raise MirrorError(differs + (state.failed or "Run `rollbook mirror sync`"))
+
+
+@mirror_app.command("sync")
+def mirror_sync(
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over the copy of another warehouse that this one replaces.")
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Delete from the copy, too, what is missing here.")
+    ] = False,
+) -> None:
+    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends.
+
+    Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
+    """
+    from rollbook.sync.rollbook import writer_lock
+
+    rollbook, copy = _mirrored()
+    rollbook.warehouse.prepare()
+    with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
+        message = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
+    out.print(message)
+
+
+@mirror_app.command("verify")
+def mirror_verify(
+    restored: Annotated[
+        bool,
+        typer.Option("--restore", help="Restore it beside, rebuild it, and compare all rows with what readers have."),
+    ] = False,
+) -> None:
+    """Read the whole copy back and compare every checksum.
+
+    With --restore, first brings the copy up to date, then restores it into a folder in build/, rebuilds it there, and
+    compares it row for row with what readers have. Where days have expired, it compares the days that are left, and
+    reads each published file whole. `rollbook status` then says when the copy was last proven. A sync waits meanwhile.
+
+    Exits 1 when a file is missing or differs there, or what the copy holds is missing here, or a row differs.
+    """
+    rollbook, copy = _mirrored()
+    if restored:
+        with rollbook.writer(), progress() as show:
+            rollbook.ready()
+            copy.update(rollbook.clock(), progress=show)
+            copy.prove(rollbook.clock(), show)
+        out.print(f"{copy.remark()}.")
+        return
+    with progress() as show:
+        wrong = copy.verify(show)
+    if wrong:
+        raise MirrorError(
+            f"Missing or damaged in the copy: {listed(wrong)}. Delete what is damaged there, then run `rollbook mirror"
+            " sync`"
+        )
+    out.print("Every file of the copy is intact.")
+    copy.check_sources()
+
+
+@mirror_app.command("restore")
+def mirror_restore(
+    into: Annotated[Path, typer.Option("--into", metavar="FOLDER", help="An empty folder, or a new one.")],
+) -> None:
+    """Restore the copy as a warehouse in a folder of its own. The present warehouse is not touched.
+
+    Can be interrupted and run again. `rollbook rebuild` then makes the tables.
+    """
+    from rollbook.outputs.mirror.mirror import restore as restore_copy
+    from rollbook.privacy import access
+
+    settings = _mirrored()[0].settings
+    into, here = into.expanduser().absolute(), settings.warehouse_path
+    is_here = here.is_dir()
+    if is_here:
+        access.note(here, "mirror restore", what=str(into))
+    with progress() as show:
+        catalog = restore_copy(settings.lake, settings.institution, into, show)
+    if not is_here:  # on a new machine
+        access.note(into, "mirror restore")
+    out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
+    out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
+
+
+def _mirrored() -> tuple[WholeRollbook, Mirror]:
+    from rollbook.outputs.mirror.mirror import Mirror
+
+    rollbook = open_rollbook()
+    copy = rollbook.listener(Mirror)
+    if not copy.url:
+        raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
+    return rollbook, copy

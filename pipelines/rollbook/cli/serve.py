@@ -1,0 +1,350 @@
+"""The commands that run until they are stopped, `serve` and `explore`, and the made-up schools of `demo` and `sandbox`.
+
+`serve` runs Dagster's webserver behind the guard, and Dagster's daemon. It starts two processes itself instead of
+`dagster dev`, which ignores a service manager's stop signals when it runs in the background, and orphans its children
+when it is killed.
+
+Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
+`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from filelock import Timeout
+
+from rollbook import settings
+from rollbook.cli.app import (
+    WORKSPACE,
+    Demo,
+    Panel,
+    app,
+    choose_warehouse,
+    err,
+    made_home,
+    made_up,
+    open_rollbook,
+    out,
+    parse_day,
+    safe,
+    table,
+    warehouse_path,
+)
+from rollbook.cli.run import RunFailedError, run_job
+from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.settings import DEMO, PREFIX, ROOT
+from rollbook.store.database import machine_errors
+from rollbook.store.published import PUBLISHED, check_is_there
+from rollbook.store.statements import statements
+from rollbook.util import files, machine
+from rollbook.util.text import count_of
+
+if TYPE_CHECKING:
+    from rollbook.sync.whole import WholeRollbook
+
+STOP_WITHIN = 20.0  # seconds
+LAST_QUERIES = 5  # seconds
+
+# Linux's prctl, which Python does not offer. On other systems a killed `serve` orphans its children.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def serve(
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address that the UI listens on. It has no password: keep it on loopback. It answers to this host"
+            " name and loopback's; ROLLBOOK_UI_HOSTS adds others."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve the demo's warehouse, and its made-up school.")] = False,
+) -> None:
+    """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
+    with ExitStack() as stack:
+        if demo:
+            from rollbook.sandbox import Sandbox
+
+            prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
+        stack.enter_context(_only_server(f"http://{host}:{port}"))
+        names, runs = _what_is_served()
+        web = [sys.executable, "-m", "rollbook.defs.ui_server", host, str(port), *names]
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(WORKSPACE)]
+        listening(host, port, "serve").close()
+        stack.enter_context(stopping_on_signals())
+        _create_dagster_tables()
+        children = [stack.enter_context(_child(command)) for command in (web, daemon)]
+        out.print(f"The UI is at http://{host}:{port}; {runs}.")
+        _wait(children)
+
+
+@contextmanager
+def _only_server(url: str) -> Iterator[None]:
+    """Keep a second `serve` off this Dagster home: two daemons would both start each night. Raises BusyError."""
+    home = made_home()
+    path = home / "serve.lock"
+    with machine_errors(home):
+        try:
+            lock = files.Lock(path, timeout=0).acquire()
+        except Timeout:
+            raise BusyError(
+                f"`rollbook serve` already runs with the Dagster home {home} ({files.holder(path)}): two of them would"
+                " start every night twice. Stop that one first, or set DAGSTER_HOME to another folder"
+            ) from None
+    with lock:
+        now = datetime.now(UTC)
+        who = f"process {os.getpid()} of {machine.account()} on {socket.gethostname()}"
+        files.note_holder(path, f"{who} since {now:%Y-%m-%d %H:%M} UTC, {url}")
+        yield
+
+
+def _what_is_served() -> tuple[list[str], str]:
+    """The host names that the UI answers to, and a clause that says when the syncs run. Raises SettingError."""
+    registry = settings.registry()
+    if registry is None:
+        single = settings.load()
+        return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
+    sources = settings.sources(registry)
+    if wrong := [name for name in registry.institutions if name not in sources]:
+        err.print(f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook fleet check`")
+    times = {(source.cron, source.timezone) for source in sources.values()}
+    return settings.ui_names(), f"nightly syncs run at {count_of(len(times), 'different time')}"
+
+
+def _create_dagster_tables() -> None:
+    """Create Dagster's tables before two processes need them; in a child, to keep Dagster out of this process."""
+    with _child([sys.executable, "-c", "import dagster\nwith dagster.DagsterInstance.get(): pass"]) as child:
+        if child.wait():
+            raise RollbookError(
+                "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: fix what it"
+                " names, then start `rollbook serve` again"
+            )
+
+
+@contextmanager
+def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
+    """End the block on SIGTERM or Ctrl-C, and the command with this exit code if it is not 0."""
+    before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("Stopping." if not exit_code else "Stopped. The next run continues where this one stopped.")
+        if exit_code:
+            raise typer.Exit(exit_code) from None
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+@contextmanager
+def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a child in its own process group, so that Ctrl-C reaches it once, through this process."""
+    child = subprocess.Popen(  # noqa: S603 - our own commands
+        command,
+        # Dagster reads `.env` where it is started; the demo's children find none.
+        cwd=os.environ["DAGSTER_HOME"] if DEMO in os.environ else ROOT,
+        env=os.environ,
+        start_new_session=True,
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock
+    )
+    try:
+        yield child
+    finally:
+        child.terminate()
+        try:
+            child.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: stop when the parent is killed, instead of keeping the port and running nights unsupervised."""
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _wait(children: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until a child ends. If one ends by itself, stop both: a service manager then restarts both."""
+    try:
+        while True:
+            for child in children:
+                if child.poll() is not None:
+                    name = "The UI" if child is children[0] else "The daemon"
+                    raise RollbookError(
+                        f"{name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook serve`"
+                        " again: runs and ticks go on where they stopped"
+                    )
+            time.sleep(0.5)
+    finally:
+        for child in children:  # both at once: each takes seconds to stop
+            child.terminate()
+
+
+@app.command(rich_help_panel=Panel.READ)
+def explore(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
+    demo: Demo = False,
+) -> None:
+    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
+
+    Listens on this machine only, and requires the token in the address that it prints.
+    """
+    check_is_there(warehouse_path(demo=demo) / PUBLISHED)
+    show_app(port)
+
+
+def listening(host: str, port: int, command: str) -> socket.socket:
+    """Return a socket that listens on this port. Raises ArgumentError if it is taken, suggesting another `--port`."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ArgumentError(
+            f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
+            f" such as `rollbook {command} --port {port + 1 if port < 65535 else port - 1}`"
+        ) from None
+
+
+def _has_ipv6() -> bool:
+    """Whether this machine has a loopback address of IPv6."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def show_app(port: int) -> None:
+    """Serve the app until it is stopped."""
+    from rollbook.explore import server
+
+    with stopping_on_signals(), ExitStack() as stack:
+        opened = [stack.enter_context(listening(server.HOST, port, "explore"))]
+        if _has_ipv6():
+            opened.append(stack.enter_context(listening(server.HOST6, port, "explore")))
+        server.serve(
+            opened, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
+        )
+    # A page's thread may be in the middle of a query, with a folder of its own: let it end and remove that. The
+    # interpreter would wait for a long query without limit, or crash below it.
+    until = time.monotonic() + LAST_QUERIES
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+    out.file.flush()
+    os._exit(0)
+
+
+sql = statements("rollbook.cli")
+
+KEY = "sandbox-key"
+
+# SQL files whose first line is the question they answer.
+QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
+
+
+@app.command(rich_help_panel=Panel.TRY)
+def demo(
+    students: Annotated[int, typer.Option(min=50, help="How many students a made-up school has.")] = 500,
+    days: Annotated[int, typer.Option(min=2, help="How many days to sync, up to today.")] = 14,
+) -> None:
+    """Sync two weeks of a made-up school, day by day, and show the result."""
+    from rich.syntax import Syntax
+
+    from rollbook.export.query import run_query
+    from rollbook.sandbox import Sandbox
+    from rollbook.sandbox.institution import terms as terms_between
+    from rollbook.views import editable
+
+    with Sandbox(students, api_key=KEY) as sandbox:
+        prepare(sandbox.url)
+        rollbook = open_rollbook()
+        if rollbook.bound_to() is not None:  # an earlier demo
+            with rollbook.writer():
+                rollbook.clear()
+        last = rollbook.today()
+        played = [last - timedelta(days=n) for n in reversed(range(days))]
+        os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
+        known = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
+        editable.ensure(rollbook.warehouse.root, known=known)
+        out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
+        for day in played:
+            sandbox.day = day
+            _play(rollbook, day)
+    published = rollbook.warehouse.published
+    for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
+        out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
+        out.print(Syntax(query, "sql", background_color="default", word_wrap=True))
+        answer = run_query(published, query)
+        out.print(table("", answer.columns, answer.rows))
+    shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
+    out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
+    out.print("[bold]The UI[/]    rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print("[bold]Explore[/]   rollbook explore --demo: the school, its classes, its students.")
+    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
+
+
+def _play(rollbook: WholeRollbook, day: date) -> None:
+    """Sync a day of the demo. What is held, as in the summer's great changes, is approved, as a person would."""
+    try:
+        run_job(day)
+    except RunFailedError as error:
+        if error.exit_code != HeldError.exit_code:
+            raise
+        held = [manifest.hold_digest for manifest in rollbook.to_approve(day)]
+        run_job(day, approve=held, reason="the summer of a made-up school")
+        err.print(f"{error.message} Approved.")
+    err.print(f"synced {day}")
+
+
+def prepare(base_url: str) -> None:
+    """Point this process's settings at the sandbox and at the demo's warehouse."""
+    choose_warehouse()
+    os.environ |= {
+        f"{PREFIX}BASE_URL": base_url,
+        f"{PREFIX}API_KEY": KEY,
+    }
+
+
+@app.command(rich_help_panel=Panel.TRY)
+def sandbox(
+    students: Annotated[int, typer.Option(min=1, help="How many students the made-up institution has.")] = 500,
+    day: Annotated[
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="The day it serves; by default always today."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 8765,
+    seed: Annotated[int, typer.Option(help="Another seed makes another institution.")] = 1,
+    key: Annotated[str, typer.Option(help="The API key it accepts.")] = KEY,
+    odd: Annotated[
+        bool, typer.Option("--odd", help="Answer like many real services: as PHP writes, and as proxies fail.")
+    ] = False,
+) -> None:
+    """Serve a made-up institution that follows the records service's contract, on loopback, until Ctrl-C."""
+    from rollbook.sandbox import serve as serve_sandbox
+
+    def ready(base_url: str) -> None:
+        out.print(f"Serving {count_of(students, 'student')} at {base_url}. In another terminal:\n")
+        variables = {f"{PREFIX}BASE_URL": base_url, f"{PREFIX}API_KEY": key, **made_up(f"sandbox-{seed}")}
+        if day:
+            variables[f"{PREFIX}FIRST_DATE"] = str(day)
+        given = "".join(f" {name}={quote(value)}" for name, value in variables.items())
+        out.print(f"  export{safe(given)}\n  rollbook sync{f' --date {day}' if day else ''}\n")
+
+    serve_sandbox(students, day, port, seed, key, odd=odd, on_ready=ready)

@@ -1,0 +1,66 @@
+"""Builds a warehouse's Rollbook with everything that listens to its nights: the one module that knows both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.outputs.report import MorningPage
+from rollbook.privacy import access
+from rollbook.privacy.erasure import Erasure
+from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.settings import Settings
+from rollbook.source.fetch import utc_now
+from rollbook.source.pagination import Progress
+from rollbook.store.fleet import FleetFile
+from rollbook.store.warehouse import Warehouse
+from rollbook.sync.listeners import ErasureUnderWay, Listener
+from rollbook.sync.whole import WholeRollbook
+
+
+def compose(
+    settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
+) -> WholeRollbook:
+    """One institution's Rollbook, with its listeners in the order in which they learn of something."""
+    rollbook = WholeRollbook(settings, clock=clock, progress=progress)
+    rollbook.listeners = (
+        Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),
+        MorningPage(rollbook),
+        AccessLog(settings),
+        FleetFiles(rollbook.warehouse),
+        Erasure(rollbook.erasures),  # after all others that hold something: it writes the certificate
+        Mirror(settings, rollbook.bound_to),  # last: it copies what the others have written
+    )
+    return rollbook
+
+
+class AccessLog(Listener):
+    """Deletes old lines of the access log, which would else stay for good once nobody reads any more."""
+
+    name = "the access log"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def began(self, at: datetime) -> None:
+        """Delete them."""
+        access.keep_up(self.settings.warehouse_path, self.settings.access_log_days, at)
+
+
+class FleetFiles(Listener):
+    """Removes the fleet's files, with all their versions, from which a student was erased.
+
+    They are not made again here: they hold all institutions, so this writer would have to read the others' files for
+    minutes under its own lock, and an erasure must not wait for another school's damaged file.
+    """
+
+    name = "the fleet's files"
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.fleet = warehouse.fleet
+
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Remove them; counts the versions."""
+        if self.fleet is not None:
+            erased.counts["fleet"] = sum(FleetFile(self.fleet, pseudonymous=p).remove() for p in (False, True))

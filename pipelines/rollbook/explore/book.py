@@ -1,0 +1,240 @@
+"""Reads the published file for one view of the app.
+
+Paging, sorting, searching and counting are done in SQL, so big tables stay there. What a person types is a parameter,
+never part of the SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
+from typing import IO, Any
+
+import duckdb
+import pyarrow as pa
+from starlette.datastructures import QueryParams
+
+from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.export import Format, students_in
+from rollbook.export.query import export
+from rollbook.operations.provenance import Provenance, key_of, trace
+from rollbook.outputs.report import morning
+from rollbook.privacy import access
+from rollbook.settings import FLEET, for_all, is_of_all, place
+from rollbook.store.database import connect
+from rollbook.store.fleet import FLEET_BUILD
+from rollbook.store.published import FLEET_FILE, PUBLISHED, check_is_there
+from rollbook.store.schema import check_format
+from rollbook.store.statements import statements
+from rollbook.store.warehouse import BUILD
+from rollbook.util import files
+
+sql = statements("rollbook.explore")
+
+# A row of a query, with its columns as attributes.
+Row = SimpleNamespace
+
+ROWS = 25  # on a page
+COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
+# With the writer's memory limit, the largest views would spill to disk.
+MEMORY_LIMIT = "1GB"
+# An export locks the settings of the database that it opens, which a process shares by path: one at a time. So does
+# a trace.
+_LOCKING = Lock()
+# What `Book.once` computed, and of which night.
+_known: dict[str, tuple[Any, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view: its name in SQL, what a row is, and its columns: name, type and meaning."""
+
+    title: str
+    comment: str
+    columns: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A page of a list, and the query of the whole list. Rows are tuples; `total` counts at most COUNTED rows."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    total: int
+    page: int
+    query: str
+    values: dict[str, Any]
+
+    @property
+    def numeric(self) -> set[int]:
+        """The indexes of the columns with numbers that are not ids."""
+        is_number = {n for row in self.rows for n, value in enumerate(row) if is_figure(value)}
+        return {n for n in is_number if not self.columns[n].endswith("_id")}
+
+    @property
+    def first(self) -> int:
+        """The number of the first row on this page."""
+        return (self.page - 1) * ROWS + 1
+
+
+class Book:
+    """The published file of one warehouse, open for one view: all of its queries read the same night."""
+
+    made_by = "rollbook sync"
+    _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"
+
+    def __init__(self, warehouse: Path | None = None) -> None:
+        self.warehouse = warehouse or place().warehouse_path
+        self.published = self.warehouse / PUBLISHED
+        self.within = self.warehouse / BUILD
+        self.students: int | None = 0  # how many different ones were read; None if unknown
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within the block, the newest published file is open. Raises NothingLandedError before the first publish.
+
+        The file is attached to a new in-memory database: a process shares a database that is opened by its path, and
+        would keep seeing the night that another view has open.
+        """
+        check_is_there(self.published)
+        with (
+            files.aside(self.within) as scratch,
+            connect(self.published, scratch=scratch, read_only=True) as self.con,
+        ):
+            self.con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+            check_format(self.con, self.published.name)
+            ((self._version,),) = self.con.execute("SELECT id FROM spans.version").fetchall()
+            if not self.days:
+                raise NothingLandedError(f"{self.published} holds no day yet: run `{self.made_by}` first")
+            yield
+
+    def read(self, query: str, **values: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """The column names and the rows of a query. A column `student_id` says whom it shows."""
+        answer = self.con.execute(query, values)
+        columns, found = tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        self.students = max(self.students or 0, students_in(columns, found) or 0)
+        return columns, found
+
+    def rows(self, query: str, **values: Any) -> list[Row]:
+        """The rows of a query, with their columns as attributes."""
+        columns, found = self.read(query, **values)
+        return [Row(**dict(zip(columns, row, strict=True))) for row in found]
+
+    def listing(
+        self, asked: QueryParams, query: str, order: str = "", *, total: str = "COUNT(*) OVER ()", **values: Any
+    ) -> Listing:
+        """One page of the rows of a query, as the address asks: `page`, and `sort`, a column, descending with `desc`.
+
+        `order` decides without `sort`, and between equal rows; `total` is the SQL of the number of all rows. Raises
+        ArgumentError when there is no such column.
+        """
+        sort, page = asked.get("sort", ""), max(number(asked, "page", 1), 1)
+        quoted = sort.replace('"', '""')
+        chosen = f'"{quoted}" {"DESC" if "desc" in asked else "ASC"} NULLS LAST' if sort else ""
+        order = ", ".join(filter(None, (chosen, order)))
+        by = f" ORDER BY {order}" if order else ""
+        paged = f"SELECT *, {total} AS total FROM ({query}){by} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        try:
+            columns, found = self.read(paged, **values)
+        except duckdb.BinderException:
+            raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
+        rows = [row[:-1] for row in found]
+        return Listing(columns[:-1], rows, found[0][-1] if found else 0, page, f"{query}{by}", values)
+
+    def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
+        """What `make` returns, computed once for each night (and `of`): the slowest queries, without names or texts.
+
+        The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
+        """
+        night = (self.published, self._version, *of)
+        known = _known.get(name)
+        if known is None or known[0] != night:
+            known = _known[name] = (night, make())
+        return known[1]
+
+    def note(self, kind: str, what: str, students: int | None) -> None:
+        """Write the view's line into the access log; before anything is shown. Raises MachineError, BusyError."""
+        access.note(self.warehouse, kind, students=students, what=what)
+
+    @cached_property
+    def days(self) -> list[date]:
+        """The landed days, the newest first."""
+        return [row.day for row in self.rows("SELECT DISTINCT snapshot_date AS day FROM spans.days ORDER BY 1 DESC")]
+
+    @cached_property
+    def school(self) -> str:
+        """The institution's name."""
+        return self.read(self._NAME)[1][0][0] or "the institution"
+
+    @cached_property
+    def relations(self) -> dict[str, Relation]:
+        """The readable tables and views by title, the views first."""
+        rows = self.once("relations", lambda: self.read(sql("relations"))[1])
+        return {row[0]: Relation(*row) for row in rows}
+
+    def watching(self, day: date) -> None:
+        """Make the relation `watching`: the rows of watch_daily on a day, without names."""
+
+        def made() -> pa.Table:
+            flags = ", ".join(flag for flag, _ in morning.REASONS)
+            return self.con.sql(f"""
+                SELECT student_id, change, severity, severity_before, reason, reason_before, {flags}
+                FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
+            """).to_arrow_table()
+
+        self.con.register("watching", self.once("watching", made, day))
+
+    def csv(self, listing: Listing, what: str) -> IO[bytes]:
+        """A whole list as an open CSV file, with text escaped that a spreadsheet program would run as a formula."""
+
+        def note(students: int | None) -> None:
+            # None for our own lists, which join tables; each of their rows is another student.
+            self.note("explore download", what, listing.total if students is None and self.students else students)
+
+        with _LOCKING, files.aside(self.within) as scratch:
+            out = scratch / "list.csv"
+            export(self.published, listing.query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
+            return out.open("rb")  # can be read when the folder is gone
+
+    def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
+        """What `rollbook why` says of a row, or of one value of it. Raises ArgumentError."""
+        with _LOCKING:
+            found = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
+        self.students = found.students
+        return found
+
+
+class FleetBook(Book):
+    """The file of all institutions, open for one view."""
+
+    made_by = "rollbook fleet build"
+    _NAME = "SELECT CONCAT(COUNT(*), ' institution', CASE WHEN COUNT(*) <> 1 THEN 's' END) FROM main.institutions"
+
+    def __init__(self) -> None:
+        common = for_all().common_path
+        super().__init__(common / FLEET)  # the folder of its access log
+        self.published = common / FLEET_FILE
+        self.within = self.warehouse / FLEET_BUILD
+
+
+def new_book() -> Book:
+    """The file that the app shows: one school's, or that of all institutions if none is named."""
+    return FleetBook() if is_of_all() else Book()
+
+
+def is_figure(value: object) -> bool:
+    """Whether a value is a number."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def number(asked: QueryParams, name: str, default: int | None = None) -> Any:
+    """A whole number from the address; the default without one."""
+    text = asked.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 13 else default

@@ -1,0 +1,348 @@
+"""What each page shows: its rows and figures, for its template of the same name.
+
+Each function is one page. It gets the open file and the query of the address, and returns the values of its template:
+`title`, and `listing` if the page has a list that is sorted, turned over and downloaded as CSV. Raises ArgumentError
+for an address that cannot be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from rollbook.errors import ArgumentError
+from rollbook.explore.book import COUNTED, Book, Row, number, sql
+from rollbook.outputs.report import morning
+from rollbook.privacy import access
+from rollbook.tables import TABLES
+from rollbook.views import metrics
+
+DAYS = 62  # of a trend
+DRAWN_MOST = 12  # institutions with line charts
+
+COMPLETION = ("Completion, %", lambda row: row.completion)
+SCORE = ("Score", lambda row: row.score)
+STUDENTS = ("Students", lambda row: row.students)
+
+# Where the key figures of the morning page lead to.
+FIGURES = {
+    "students to watch": "/watch",
+    "average completion": "/students?sort=completion%2C+%25",
+    "average score": "/students?sort=score",
+    "active within 7 days": "/students?sort=last+active",
+}
+SHOWN = {"all": "To watch", "new": "Newly to watch", "gone": "No longer to watch"}
+# The kinds of records, as people call them.
+RECORDS = {
+    "students": "student",
+    "student_summaries": "student's work",
+    "student_activity": "student's activity",
+    "student_classes": "student in a class",
+    "student_details": "student's details",
+    "classes": "class",
+    "class_summaries": "class's figures",
+    "class_assignment_activity": "class's assignments",
+    "institution": "institution",
+}
+COMPARISONS = {
+    "contains": 'CONTAINS(LOWER(CAST("{column}" AS VARCHAR)), LOWER(${value}))',
+    "is": '"{column}" = TRY_CAST(${value} AS {type})',
+    "is not": 'CAST("{column}" AS VARCHAR) IS DISTINCT FROM ${value}',
+    "is at least": '"{column}" >= TRY_CAST(${value} AS {type})',
+    "is more than": '"{column}" > TRY_CAST(${value} AS {type})',
+    "is at most": '"{column}" <= TRY_CAST(${value} AS {type})',
+    "is empty": '"{column}" IS NULL',
+    "is not empty": '"{column}" IS NOT NULL',
+}
+
+
+def charts(days: Sequence[Row], *values: tuple[str, Any]) -> list[morning.Chart]:
+    """A line chart for each value, by its heading; none before the second day."""
+    return [morning.trend(days, [value]) for value in values] if len(days) > 1 else []
+
+
+def school(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """The morning page's figures and lists, each of which leads to its rows."""
+    found = book.once("morning", lambda: morning.load_morning(book.con))
+    return {
+        "title": "School today",
+        "morning": found,
+        "verdict": morning.verdict(found),
+        "trouble": morning.trouble_of(found),
+        "sentence": morning.last_night(found, is_old=False),
+        "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(found)],
+        "flags": {words: flag for flag, words in morning.REASONS},
+        "charts": charts(found.trend, *morning.VALUES, STUDENTS),
+    }
+
+
+def watch(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """The students to watch on a day: all, the new ones or those who no longer are; by reason, class and text."""
+    day = _day(book, asked, "day", book.days[0])
+    show, flag, class_id = asked.get("show", "all"), asked.get("reason", ""), number(asked, "class")
+    flags = dict(morning.REASONS)
+    if show not in SHOWN or (flag and flag not in flags):
+        raise ArgumentError("There is no such choice on this page")
+    is_download = "csv" in asked
+    about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
+    rows_of_day = f"(FROM main.watch_daily WHERE snapshot_date = DATE '{day}')" if is_download else "watching"
+    book.watching(day)
+    listing = book.listing(
+        asked,
+        sql("watch", rows_of_day=rows_of_day, flag=flag, about=about),
+        "severity DESC, student, student_id",
+        text=asked.get("text", "").strip(),
+        show=show,
+        day=day,
+        **{"class": class_id},
+    )
+    if not is_download:
+        ids = [row[0] for row in listing.rows]
+        known = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
+        rows = [(*row, *known.get(row[0], (None, None))) for row in listing.rows]
+        listing = replace(listing, columns=(*listing.columns, "since", "classes"), rows=rows)
+    of_class = book.rows("SELECT class_title FROM main.classes WHERE class_id = $id", id=class_id)
+    return {
+        "title": SHOWN[show] + (f": {of_class[0].class_title}" if of_class else ""),
+        "listing": listing,
+        "days": book.days,
+        "day": day,
+        "before": next((d for d in book.days if d < day), None),
+        "show": show,
+        "shown": SHOWN,
+        "flag": flag,
+        "flags": flags,
+        "class_id": class_id,
+        "of_class": of_class[0].class_title if of_class else None,
+    }
+
+
+def classes(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """All classes, or those that match a text."""
+    book.watching(book.days[0])
+    order = "status, class, class_id"
+    listing = book.listing(asked, sql("classes"), order, text=asked.get("text", "").strip())
+    return {"title": "Classes", "listing": listing}
+
+
+def students(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """All listed students, or those that match a text, former ones too."""
+    order = '"left on" NULLS FIRST, student, student_id'
+    listing = book.listing(asked, sql("students"), order, text=asked.get("text", "").strip())
+    return {"title": "Students", "listing": listing}
+
+
+def school_class(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:
+    """A class: its facts, its place in its course, its trend and its students."""
+    book.watching(book.days[0])
+    found = book.rows(sql("class", metric=metrics.SQL), class_id=key)
+    if not found:
+        raise ArgumentError("This class is not listed: it may have closed. Find another one")
+    trend = book.rows(
+        f"""
+        SELECT
+            snapshot_date AS day, student_count AS students, average_completion_rate AS completion,
+            average_score AS score
+        FROM main.class_daily WHERE class_id = $class_id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
+        """,
+        class_id=key,
+    )
+    order = '"completion in all classes, %" NULLS LAST, student, student_id'
+    return {
+        "title": found[0].class_title,
+        "found": found[0],
+        "key": key,
+        "compared": _compared(book, trend),
+        "charts": charts(trend, COMPLETION, SCORE, STUDENTS),
+        "listing": book.listing(asked, sql("roster"), order, class_id=key, text=asked.get("text", "").strip()),
+    }
+
+
+def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """A student: whether to watch and why, the facts, the trend, the classes, and what changed last."""
+    found = book.rows(sql("student"), student_id=key)
+    if not found:
+        raise ArgumentError("This student is not known. Find another one")
+    trend = book.rows(
+        f"""
+        SELECT
+            snapshot_date AS day, CASE WHEN total_assignments > 0 THEN completion_rate END AS completion,
+            average_score AS score
+        FROM main.student_daily WHERE student_id = $id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
+        """,
+        id=key,
+    )
+    watched = book.rows(
+        "SELECT snapshot_date AS day, change, severity, reason, reason_before FROM watch_daily_of([$id])"
+        " ORDER BY day DESC",
+        id=key,
+    )
+    spans = book.rows(
+        """
+        SELECT
+            class_id, class_title, course_name, joined_on, is_from_before, left_on, end_reason
+        FROM main.enrollment_spans WHERE student_id = $id ORDER BY left_on DESC NULLS FIRST, class_title, class_id
+        """,
+        id=key,
+    )
+    timeline = book.rows(
+        "SELECT snapshot_date AS day, description FROM main.student_timeline WHERE student_id = $id"
+        " ORDER BY snapshot_date DESC, what, description LIMIT 25",
+        id=key,
+    )
+    reused = book.rows(
+        "SELECT MAX(snapshot_date) AS since FROM main.student_timeline WHERE student_id = $id AND what = 'identity'",
+        id=key,
+    )
+    book.students = 1
+    return {
+        "title": found[0].name,
+        "found": found[0],
+        "reused_since": reused[0].since,
+        "key": key,
+        "compared": _compared(book, trend),
+        "charts": charts(trend, COMPLETION, SCORE),
+        "watched": watched[0] if watched and watched[0].severity and watched[0].day == book.days[0] else None,
+        "since": next((w for w in watched if w.change in (None, "newly to watch")), None),
+        "was_until": next((w for w in watched if w.change == "no longer to watch"), None),
+        "spans": spans,
+        "timeline": timeline,
+    }
+
+
+def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """Two dates, by default the newest and the one a week before: whose work differs, the school, what changed."""
+    week = next((day for day in book.days if day <= book.days[0] - timedelta(days=7)), book.days[-1])
+    before, day = sorted((_day(book, asked, "from", week), _day(book, asked, "to", book.days[0])))
+    values: dict[str, Any] = {"day": day, "before": before}
+    measures = book.once(
+        "measures",
+        lambda: book.rows(
+            """
+            SELECT
+                snapshot_date AS day, students, average_completion_rate, average_score, active_percent,
+                low_completion_students, never_logged_in_students, total_time_minutes
+            FROM main.progress_daily WHERE snapshot_date IN (CAST($day AS DATE), CAST($before AS DATE)) ORDER BY day
+            """,
+            **values,
+        ),
+        *values.values(),
+    )
+    order = '"missing after" - "missing before" DESC NULLS LAST, "score after" - "score before", student, student_id'
+    text = asked.get("text", "").strip()
+    return {
+        "title": "Two dates",
+        "days": book.days,
+        "day": day,
+        "before": before,
+        "measures": (measures[0], measures[-1]),
+        "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
+        "records": RECORDS,
+        "listing": book.listing(asked, sql("compared_students"), order, text=text, **values),
+    }
+
+
+def institutions(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """The trend of all institutions together, or of each chosen one; then a table with a row for each."""
+    chosen = asked.getlist("institution")
+    measures = "snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score"
+    last = f"ORDER BY snapshot_date DESC LIMIT {DAYS}"
+    one = f"SELECT {measures} FROM main.institutions_daily WHERE institution = $name {last}"
+    trends = {name: book.rows(one, name=name) for name in chosen[:DRAWN_MOST]}
+    if not chosen:
+        trends = {"": book.rows(f"SELECT {measures} FROM main.fleet_daily {last}")}
+    return {
+        "title": "All institutions",
+        "chosen": chosen,
+        "names": [row.institution for row in book.rows("SELECT institution FROM main.institutions ORDER BY 1")],
+        "more": len(chosen) - DRAWN_MOST,
+        "trends": {name: charts(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
+        "listing": book.listing(asked, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
+    }
+
+
+def tables(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """The tables and views."""
+    return {"title": "Any table", "relations": book.relations}
+
+
+def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
+    """The rows of a table or view that match all filters; without a filter, those of the newest day if it has days."""
+    relation = book.relations.get(name)
+    if relation is None:
+        raise ArgumentError("There is no such table or view")
+    types = {column: kind for column, kind, _ in relation.columns}
+    filters = [
+        each
+        for each in zip(asked.getlist("column"), asked.getlist("comparison"), asked.getlist("value"), strict=False)
+        if each[0]
+    ]
+    if not asked.getlist("column") and "snapshot_date" in types:
+        filters = [("snapshot_date", "is", str(book.days[0]))]
+    if not {column for column, *_ in filters} <= types.keys() or not {c for _, c, _ in filters} <= COMPARISONS.keys():
+        raise ArgumentError("This table has no such column or comparison")
+    source = f"FROM {relation.title}"
+    values: dict[str, Any] = {}
+    for n, (column, comparison, value) in enumerate(filters):
+        condition = COMPARISONS[comparison]
+        source += f" {'AND' if n else 'WHERE'} {condition.format(column=column, type=types[column], value=f'value{n}')}"
+        values |= {f"value{n}": value} if "{value}" in condition else {}
+    total = f"(SELECT COUNT(*) FROM (SELECT 1 {source} LIMIT {COUNTED}))"
+    listing = book.listing(asked, f"SELECT * {source}", total=total, **values)
+    if "student_id" not in types:
+        book.students = None
+    return {
+        "title": relation.title,
+        "relation": relation,
+        "filters_shown": [*filters, ("", "contains", "")],
+        "comparisons": list(COMPARISONS),
+        "listing": listing,
+        "what": access.without_values(listing.query),
+    }
+
+
+def why(book: Book, asked: QueryParams) -> dict[str, Any]:
+    """Where a row, or one value of it, comes from, as it was on a day; with `show` names and the record as received."""
+    name, key, show = asked.get("table", ""), asked.get("key", ""), "show" in asked
+    day = _day(book, asked, "day", book.days[0])
+    found = book.trace(name, key, asked.get("column", ""), day, show=show)
+    of, query = TABLES[name], "SELECT 1 FROM history.{0.name} WHERE {0.parent_key} = $id LIMIT 1"
+    return {
+        "title": f"Where does this come from? {RECORDS[name].capitalize()} {key}",
+        "found": found,
+        "table": of,
+        "key": key,
+        "alike": [
+            t.name for t in TABLES.values() if t.key == of.key and book.rows(query.format(t), id=key.split(",")[0])
+        ],
+        "records": RECORDS,
+        "days": book.days,
+        "day": day,
+        "show": show,
+        "what": f"why {'--show ' if show else ''}{name}",
+    }
+
+
+def _day(book: Book, asked: QueryParams, name: str, default: date) -> date:
+    """A landed day from the address."""
+    text = asked.get(name)
+    day = next((day for day in book.days if str(day) == text), default)
+    if text and str(day) != text:
+        raise ArgumentError(f"Nothing was landed on this day: choose one from {book.days[-1]} to {book.days[0]}")
+    return day
+
+
+def _since(book: Book) -> date:
+    """The day before the first one of a trend."""
+    return book.days[0] - timedelta(days=DAYS)
+
+
+def _compared(book: Book, trend: Sequence[Row]) -> dict[str, str]:
+    """How completion and score of the newest day differ from those a week before, in words."""
+    now = trend[-1] if trend else Row(day=book.days[0], completion=None, score=None)
+    then = morning.week_before(trend, book.days[0])
+    return {measure: morning.since(now, then, measure) for measure in ("completion", "score")}

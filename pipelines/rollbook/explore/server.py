@@ -1,0 +1,192 @@
+"""Serves the pages behind the guard of `util.request_guard`.
+
+It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
+port on loopback. The token is in the address that is printed; a cookie then keeps it, so that it is in no other
+address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed, which
+neither downloads a list nor shows a value.
+
+A browser sends a host's cookies to all its ports, and another account may listen on one of them. So the app has a host
+name of its own, by chance, below `localhost`: browsers take it for this machine, and nobody else knows it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import cache, partial
+from socket import socket
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import duckdb
+import uvicorn
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from rollbook import settings
+from rollbook.errors import ArgumentError, RollbookError
+from rollbook.explore import pages
+from rollbook.explore.book import COUNTED, ROWS, Book, is_figure, new_book
+from rollbook.outputs.report import morning
+from rollbook.settings import is_of_all
+from rollbook.util import pages as shared
+from rollbook.util.request_guard import LIMITS, Guard
+from rollbook.util.text import cell as text_of
+from rollbook.util.text import printable
+
+# Browsers try either for a name below `localhost`, so both are ours.
+HOST, HOST6 = "127.0.0.1", "::1"
+STOP_WITHIN = 3  # seconds, for open pages
+TOKEN = "access_token"  # noqa: S105 - its name
+# Nothing is kept by the browser: going back reads the newest night, and is logged.
+PRIVATE = {"Cache-Control": "no-store"}
+# As in the pages themselves, where a policy cannot say who may frame them and where forms lead.
+POLICY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self';"
+    " frame-ancestors 'none'; base-uri 'none'"
+}
+
+WRONG_HOST = "This is `rollbook explore`, and it answers to the name in the address that it printed only: open that.\n"
+FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
+
+Page = Callable[..., dict[str, Any]]
+# The pages by their addresses: of a school, and of all institutions. Those with a name are in the menu.
+OF_ONE: dict[str, tuple[Page, str]] = {
+    "/": (pages.school, "School today"),
+    "/watch": (pages.watch, "To watch"),
+    "/classes": (pages.classes, "Classes"),
+    "/class/{key:id}": (pages.school_class, ""),
+    "/students": (pages.students, "Students"),
+    "/student/{key:id}": (pages.student, ""),
+    "/compare": (pages.compare, "Two dates"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+    "/why": (pages.why, ""),
+}
+OF_ALL: dict[str, tuple[Page, str]] = {
+    "/": (pages.institutions, "All institutions"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+}
+
+
+class _Id(Convertor[int]):
+    """An id in an address: of more digits than any id has, Python would read no number."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", _Id())
+
+
+def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
+    """Serve the app at an `opened` port of HOST and HOST6 until SIGTERM or Ctrl-C. `ready` gets its address."""
+    token, port = secrets.token_urlsafe(16), opened[0].getsockname()[1]
+    own = f"{secrets.token_hex(6)}.localhost:{port}"
+    accounts = settings.account_names()
+    guarded = Guard(app(token, port), [own], accounts=accounts, wrong_host=WRONG_HOST, foreign=FOREIGN)
+    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
+    ready(f"http://{own}/?{TOKEN}={token}")
+    uvicorn.Server(config).run(sockets=[*opened])
+
+
+def app(token: str, port: int) -> Starlette:
+    """The pages, for whoever has the token. The port is in the cookie's name, for browsers that keep old ones."""
+    known = OF_ALL if is_of_all() else OF_ONE
+    menu = {path: name for path, (_, name) in known.items() if name}
+    cookie = f"rollbook-{port}"
+
+    def view(page: Page, request: Request) -> Response:
+        given = request.query_params.get(TOKEN, request.cookies.get(cookie, ""))
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            return _render("token", 401, title="Token needed", here=request.url.path, token=TOKEN)
+        if TOKEN in request.query_params:
+            without = _address(request, **{TOKEN: None})
+            answer = RedirectResponse(f"{request.url.path}{without}", 303, headers=PRIVATE)
+            answer.set_cookie(cookie, token, httponly=True, samesite="lax")
+            return answer
+        site = request.headers.get("sec-fetch-site", "none")
+        # What leaves the app, and what it hides at first, only its own pages or a person may ask for.
+        is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
+        if is_guarded and site not in ("same-origin", "none"):
+            return PlainTextResponse(FOREIGN, 403)
+        common = {"menu": menu, "path": request.url.path, "asked": request.query_params}
+        try:
+            return _shown(page, request, common)
+        except (RollbookError, duckdb.Error) as found:
+            # DuckDB's own words may repeat a value.
+            error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
+            status = 404 if isinstance(error, ArgumentError) else 503
+            return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
+
+    return Starlette(routes=[Route(path, partial(view, page)) for path, (page, _) in known.items()])
+
+
+def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
+    """A page, or its list as CSV, with its line in the access log."""
+    book = new_book()
+    with book.open():
+        values = page(book, request.query_params, **request.path_params)
+        what = values.get("what", page.__name__)
+        if "csv" in request.query_params and "listing" in values:
+            made = book.csv(values["listing"], what)
+            name = quote(f"{values['title']}.csv")
+            headers = PRIVATE | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+            return StreamingResponse(iter(partial(made.read, 2**20), b""), media_type="text/csv", headers=headers)
+        book.note("explore", what, book.students)
+        return _render(
+            page.__name__,
+            **common,
+            **values,
+            link=partial(_address, request),
+            school=book.school,
+            day_shown=book.days[0],
+            is_of_all=type(book) is not Book,
+        )
+
+
+def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(
+        _environment().get_template(f"{template}.html").render(values), status, headers=PRIVATE | POLICY
+    )
+
+
+@cache
+def _environment() -> Environment:
+    made = shared.environment("rollbook.explore", cell=cell, day=morning.long_date)
+    made.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
+    made.tests["day"] = lambda value: isinstance(value, date)
+    return made
+
+
+def cell(value: object) -> str:
+    """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
+    if value is None:
+        return "\N{EN DASH}"
+    if is_figure(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+    return printable(text_of(value))
+
+
+def rows_of(table: str, *filters: tuple[str, str, object], **more: object) -> str:
+    """The address of a table's rows that match all filters: column, comparison and value."""
+    asked = [pair for each in filters for pair in zip(("column", "comparison", "value"), each, strict=True)]
+    return f"/table/{table}?{urlencode([*asked, *more.items()])}"
+
+
+def _address(request: Request, **changed: object) -> str:
+    """The query of this page's address with other values; None removes one."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    asked = [*kept, *((name, value) for name, value in changed.items() if value is not None)]
+    return f"?{urlencode(asked)}" if asked else "?"

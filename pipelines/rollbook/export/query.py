@@ -1,0 +1,369 @@
+"""Runs one read-only query on the published file; writes its rows to CSV and Excel for people, Parquet for programs.
+
+A query is checked with DuckDB's own parser. The statement's type alone is not enough: a SELECT may contain a COPY, and
+EXPLAIN ANALYZE runs its query. So only one SELECT is allowed, and only if its whole syntax tree is read-only. It runs
+on a read-only connection that opens no files but the published one and the lake's, with a locked configuration.
+
+Pupils may choose their own names, and a spreadsheet program runs a cell that looks like a formula (CSV injection). In
+CSV such text gets an apostrophe before it, which spreadsheet programs hide or show, but never run. So does the rest of
+a text after a semicolon, tab or line break, since not every program separates columns by commas. In Excel each such
+cell is declared as text. Numbers and dates stay as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from math import isfinite
+from pathlib import Path
+from typing import IO, Any
+
+import duckdb
+
+from rollbook.errors import ArgumentError
+from rollbook.export import Format
+from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
+from rollbook.store.published import check_is_there
+from rollbook.util import files
+from rollbook.views.catalog import macros
+
+# The query nodes of a syntax tree that only read. A CTE may also be a COPY_QUERY_NODE, a DELETE_QUERY_NODE, ...
+READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+# The table functions that do not open files, change settings or run text as a query. All `duckdb_...()` and the
+# published macros are allowed as well.
+READING_FUNCTIONS = {
+    *("range", "generate_series", "unnest", "repeat", "json_each", "json_tree", "histogram", "histogram_values")
+}
+
+_NAME = re.compile(r"(\w+\.)?\w+")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A query's result: column names, and rows of Python values in that order. `more`: there were more rows.
+
+    `is_plain`: a column `student_id` says whom each row shows (see `is_plain_read`).
+    """
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    more: bool = False
+    is_plain: bool = False
+
+
+def run_query(
+    published: Path, query: str, parameters: dict[str, Any] | None = None, *, most: int | None = None
+) -> Answer:
+    """Run one query on the published file, read-only; return at most `most` rows (None: all).
+
+    Raises NothingLandedError before the first publish, and ArgumentError when the query would write or DuckDB refuses
+    it.
+    """
+    with open_published(published) as con:
+        statement = lock(con, published, query)
+        is_plain = is_plain_read(con, query)
+        with refusals():
+            result = con.execute(statement, parameters or {})
+            columns = tuple(c[0] for c in result.description or ())
+            rows = result.fetchall() if most is None else result.fetchmany(most + 1)
+    return Answer(columns, rows[:most], most is not None and len(rows) > most, is_plain)
+
+
+@contextmanager
+def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
+    check_is_there(published)
+    with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
+        yield con
+
+
+def lock(
+    con: duckdb.DuckDBPyConnection, published: Path, query: str, *, scratch: Path | None = None
+) -> duckdb.Statement:
+    """Parse the query and restrict the connection to reading; returns the parsed statement.
+
+    After this the connection can open no files but the published one and the lake's, which its views read. What does
+    not fit into memory is spilled to `scratch`, a private folder; without one, the query fails. Raises ArgumentError
+    when the query would do more than read.
+    """
+    statement = only_reads(con, query)
+    lake = f"{published.parent / 'snapshots'}/"
+    # In both spellings: DuckDB asks once for the pattern in the views, and once for the file that it finds.
+    con.execute(f"SET allowed_directories = [{literal(lake)}, {file_literal(lake)}]")
+    con.execute(f"SET temp_directory = {literal(scratch or '')}")
+    if scratch is not None:
+        con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
+    con.execute("SET enable_progress_bar = false")  # it would be printed into the output of a slow query
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+    return statement
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn DuckDB's errors about a query into an ArgumentError."""
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the machine's; Arrow wraps DuckDB's errors in those without a number
+        raise ArgumentError(f"DuckDB refused the query: {error}") from None
+
+
+def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
+    """Parse a query. Raises ArgumentError unless it is exactly one statement that only reads."""
+    try:
+        statements = con.extract_statements(query)
+    except duckdb.Error as error:
+        raise ArgumentError(f"DuckDB does not understand the query: {error}") from None
+    if len(statements) != 1:
+        raise ArgumentError(f"Ask one query at a time: this is {len(statements)}")
+    try:
+        kind = statements[0].type.name
+    except ValueError:  # DuckDB's Python package does not know it yet
+        kind = "this kind of statement"
+    if kind == "MULTI":
+        raise ArgumentError("DuckDB runs this as several statements. Name the values of a PIVOT: ON column IN (...)")
+    if kind != "SELECT":
+        raise _more_than_reading(kind)
+    row = con.execute(
+        """
+        SELECT
+            LIST(atom ->> '$') FILTER (key = 'type' AND SUFFIX(atom ->> '$', '_NODE')),
+            LIST(LOWER(atom ->> '$')) FILTER (key = 'function_name' AND SUFFIX(path, '.function'))
+        FROM json_tree(json_serialize_sql($query))
+    """,
+        {"query": statements[0].query},
+    ).fetchone()
+    nodes, functions = (part or [] for part in row or ([], []))
+    if not nodes:  # DuckDB has no syntax tree for it
+        raise _more_than_reading("a statement that DuckDB cannot analyze")
+    for node in set(nodes) - READING_NODES:
+        raise _more_than_reading(node.removesuffix("_QUERY_NODE"))
+    for name in set(functions) - READING_FUNCTIONS - {macro.name for macro in macros()}:
+        if not name.startswith("duckdb_"):
+            raise _more_than_reading(f"the function {name}")
+    return statements[0]
+
+
+def is_plain_read(con: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Whether a query only picks columns of one table or view, under their own names.
+
+    Only then does its column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may
+    put any student beside any number.
+    """
+    text = con.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [query]).fetchall()[0][0]
+    try:
+        tree = json.loads(text)
+    except RecursionError:  # a plain read is not that deep
+        return False
+    if tree["error"] or len(tree["statements"]) != 1:
+        return False
+    node = tree["statements"][0]["node"]
+    return (
+        node["type"] == "SELECT_NODE"
+        and not node["cte_map"]["map"]
+        and node["from_table"]["type"] == "BASE_TABLE"
+        and not node["from_table"]["column_name_alias"]
+        and all(_is_own_column(expression) for expression in node["select_list"])
+    )
+
+
+def _is_own_column(expression: dict[str, Any]) -> bool:
+    if expression["class"] == "STAR":
+        return not (expression["replace_list"] or expression["rename_list"] or expression["expr"])
+    return expression["class"] == "COLUMN_REF" and not expression["alias"]
+
+
+def _more_than_reading(construct: str) -> ArgumentError:
+    return ArgumentError(
+        f"Queries are read-only, and {construct} could do more: only a sync changes what is published. Use SELECT,"
+        " FROM, WITH, SUMMARIZE, DESCRIBE or SHOW; for work of your own, ATTACH the file read-only from another"
+        " database"
+    )
+
+
+def query_of(question: str) -> str:
+    """Turn the name of a view or table into a query; a query is returned as it is."""
+    return f"FROM {question}" if _NAME.fullmatch(question.strip()) else question
+
+
+# Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
+FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+# Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is a cell of its own.
+INNER_FORMULA = '([;\t\r\n])([" ]*[=+@\uff1d\uff0b\uff0d\uff20-])'
+INNER_DISARMED = r"\1'\2"
+EXCEL_ROWS = 1_048_575  # below the heading
+EXCEL_TEXT = 32_767  # characters in a cell
+EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
+BATCH = 10_000
+ROW_GROUP = 122_880  # rows; DuckDB's default row group size
+# The least widths and the formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
+COLUMNS = {"VARCHAR": (10, "General"), "DATE": (12, "yyyy-mm-dd"), "TIMESTAMP": (20, "yyyy-mm-dd hh:mm:ss")}
+WIDEST = 120  # characters; a reason to watch a student has up to about as many
+# Else xlsxwriter turns text into formulas and links.
+ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
+NUMBERS = {
+    "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
+    "float", "double", "decimal",
+}  # fmt: skip
+
+
+def export(
+    published: Path,
+    question: str,
+    form: Format,
+    out: Path,
+    *,
+    scratch: Path,
+    values: dict[str, Any] | None = None,
+    before: Callable[[int | None], None] | None = None,
+) -> int:
+    """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
+
+    `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
+    number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
+    the rows may then show any student); if it raises, there is no file. Only the
+    owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns the number
+    of rows.
+
+    Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
+    there are more rows than an Excel sheet holds.
+    """
+    write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
+    with open_published(published) as con:
+        query = query_of(question)
+        statement = lock(con, published, query, scratch=scratch)
+        is_plain = is_plain_read(con, query)
+        with files.handing_out(out) as file:
+            with refusals():
+                rows = con.sql(statement, params=values or {})
+                count = write(rows, file, scratch)
+                students = _students(rows) if is_plain else None
+            if before is not None:
+                before(students)
+    return count
+
+
+def _students(rows: duckdb.DuckDBPyRelation) -> int | None:
+    """The number of different students in the column `student_id`; None without one.
+
+    Ids are unique within an institution only, so a column `institution` is part of the key.
+    """
+    named = {name.lower() for name in rows.columns}
+    if "student_id" not in named:
+        return None
+    key = "(institution, student_id)" if "institution" in named else "student_id"
+    found: list[tuple[int]] = rows.filter("student_id IS NOT NULL").aggregate(f"COUNT(DISTINCT {key})").fetchall()
+    return found[0][0]
+
+
+def disarmed(value: object) -> object:
+    """A CSV cell: what a spreadsheet program would run as a formula gets an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    text = re.sub(INNER_FORMULA, INNER_DISARMED, value)
+    return f"'{text}" if text.startswith(tuple(FORMULA)) else text
+
+
+def _csv(
+    rows: duckdb.DuckDBPyRelation,
+    file: IO[bytes],
+    scratch: Path,  # noqa: ARG001 - one signature for all
+) -> int:
+    from pyarrow.csv import CSVWriter, WriteOptions
+
+    heading = io.StringIO()
+    # A PIVOT's column names are data, too.
+    csv.writer(heading, lineterminator="\n").writerow(map(disarmed, rows.columns))
+    file.write(heading.getvalue().encode("utf-8-sig"))  # without the byte order mark, Excel does not read it as UTF-8
+    columns = (_disarmed_sql(n, kind) for n, kind in enumerate(rows.types, start=1))
+    texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
+    with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:
+        for batch in texts:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _disarmed_sql(number: int, kind: Any) -> str:
+    """SQL for a column as text, with an apostrophe before what a spreadsheet program would run."""
+    text = f"CAST(#{number} AS VARCHAR)"
+    if kind.id in NUMBERS:
+        return f"{text} AS c{number}"
+    text = f"REGEXP_REPLACE({text}, {literal(INNER_FORMULA)}, {literal(INNER_DISARMED)}, 'g')"
+    starts = f"SUBSTR({text}, 1, 1) IN ({', '.join(f'CHR({ord(c)})' for c in FORMULA)})"
+    return f"CASE WHEN {starts} THEN CHR(39) || {text} ELSE {text} END AS c{number}"
+
+
+def _parquet(
+    rows: duckdb.DuckDBPyRelation,
+    file: IO[bytes],
+    scratch: Path,  # noqa: ARG001 - one signature for all
+) -> int:
+    from pyarrow import ArrowNotImplementedError
+    from pyarrow.parquet import ParquetWriter
+
+    reader, count = rows.to_arrow_reader(ROW_GROUP), 0
+    try:
+        with ParquetWriter(file, reader.schema, compression="zstd") as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+                count += batch.num_rows
+    except ArrowNotImplementedError as error:
+        raise ArgumentError(f"A column cannot be written to Parquet, CAST it to VARCHAR: {error}") from None
+    return count
+
+
+def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
+    try:
+        import xlsxwriter
+    except ModuleNotFoundError:
+        raise ArgumentError(
+            "Excel files need the extra `excel`: pip install 'rollbook[excel]'. CSV and Parquet need nothing more"
+        ) from None
+
+    # Row by row to disk, so that a roster of half a million rows needs little memory.
+    options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
+    with xlsxwriter.Workbook(file, options) as book:
+        sheet = book.add_worksheet("rollbook")
+        heading, widths, formats = book.add_format({"bold": True, "bottom": 1}), [], []
+        for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
+            least, form = COLUMNS.get(str(kind).partition(" ")[0], (10, "General"))
+            widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
+            formats.append(book.add_format({"num_format": form}))
+            sheet.set_column(column, column, None, formats[column])
+            # `completion_rate` becomes "Completion rate".
+            sheet.write_string(0, column, name[:1].upper() + name[1:].replace("_", " "), heading)
+        sheet.freeze_panes(1, 0)
+        for batch in rows.to_arrow_reader(BATCH):
+            if count + batch.num_rows > EXCEL_ROWS:
+                raise ArgumentError(
+                    f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"
+                    " or select fewer rows"
+                )
+            columns = [values.to_pylist() for values in batch.columns]
+            for column, values in enumerate(columns):
+                widths[column] = max(widths[column], *(len(v) + 2 for v in values if isinstance(v, str)), 0)
+            for row in zip(*columns, strict=True):
+                count += 1
+                sheet.write_row(count, 0, map(_cell, row))
+        for column, (width, written) in enumerate(zip(widths, formats, strict=True)):
+            sheet.set_column(column, column, min(width, WIDEST), written)
+        sheet.autofilter(0, 0, count, len(rows.columns) - 1)
+    return count
+
+
+def _cell(value: Any) -> Any:
+    """A value as an Excel cell holds it: there is no NaN or infinity, and what is neither number nor date is text."""
+    if isinstance(value, (float, Decimal)) and not isfinite(value):
+        return None
+    is_number = isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT
+    return value if value is None or is_number or isinstance(value, date) else str(value)[:EXCEL_TEXT]

@@ -1,0 +1,369 @@
+"""The erased students, recorded without their names, and the gate that keeps them out of every landing.
+
+    private/erasures/register.json        the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
+                                          the erasure in progress, if any
+
+Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
+as private as the records. It also marks the published files (`store.published`). The file is always written
+whole, so that the key and the hashes stay consistent. Each landing records how many erasures it reflects
+(`Manifest.erasures`), which reveals a landing from an old backup.
+
+Later landings pass the gate before they are written; earlier ones are read first (`find`), and then written again
+through the gate (`rewrite`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rollbook.errors import DamagedError, MachineError
+from rollbook.landing.bodies import (
+    BODIES,
+    DISCARD,
+    MANIFEST,
+    PAGES,
+    REJECTS,
+    BodyWriter,
+    LandingFolder,
+    damaged,
+    encode,
+    swap,
+)
+from rollbook.landing.formats import Kept, decode
+from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
+from rollbook.landing.records import UNREADABLE, decode_page, id_reader, readable
+from rollbook.tables import OF_STUDENTS, SETS
+from rollbook.util import files, machine
+
+PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
+STUDENTS = "students"
+# Replaces an erased student's id: the service's ids begin at 1.
+NOBODY = 0
+
+_ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
+_NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
+_ID_OF = {name: id_reader(SETS[name].id_path) for name in OF_STUDENTS}
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """One erased student: the keyed hash of the id, and of the names that identify the student's new records.
+
+    From `readmitted_at` on the id is another person's, who is not kept out.
+    """
+
+    id: str
+    names: tuple[str, ...] = ()
+    erased_at: datetime
+    readmitted_at: datetime | None = None
+
+    @property
+    def is_kept_out(self) -> bool:
+        """Whether records with the id are kept out of new landings."""
+        return self.readmitted_at is None
+
+
+class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
+    """A student who may not be erased, by the keyed hash of the id, and why."""
+
+    id: str
+    reason: str
+    since: datetime
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """The erasure in progress. It holds no name: the student is the last one in `RegisterContent.erased`.
+
+    `found` counts the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
+    """
+
+    reason: str
+    began_at: datetime
+    found: dict[str, int] = {}
+    home: str = ""
+
+
+class RegisterContent(Kept, frozen=True, kw_only=True):
+    """The content of `register.json`. The n-th erasure is the n-th entry of `erased`."""
+
+    key: str
+    erased: tuple[Erased, ...] = ()
+    holds: tuple[LegalHold, ...] = ()
+    pending: Pending | None = None
+
+
+class Matcher:
+    """Recognises erased students by id or name. Each id is hashed once."""
+
+    def __init__(self, key: bytes, erased: Iterable[Erased]) -> None:
+        entries = tuple(erased)
+        self.key = key
+        self._ids = ids = frozenset(e.id for e in entries)
+        self._names = frozenset(name for e in entries for name in e.names)
+        self._is_erased = cache(lambda student: keyed(key, "id", str(student)) in ids)
+
+    def __bool__(self) -> bool:
+        """Whether any student is erased."""
+        return bool(self._ids)
+
+    def __contains__(self, student: int | None) -> bool:
+        """Whether this is an erased student's id."""
+        return student is not None and bool(self._ids) and self._is_erased(student)
+
+    def knows_names(self, record: bytes) -> bool:
+        """Whether a student's record has the email or the reference id of an erased student."""
+        if not self._names:
+            return False
+        try:
+            found = _NAMES.decode(record)
+        except UNREADABLE:
+            return False
+        values = ((field, getattr(found, field)) for field in SETS[STUDENTS].names)
+        return any(isinstance(v, str) and name_hash(self.key, f, v) in self._names for f, v in values)
+
+
+class ErasureRegister:
+    """The file `register.json` of one warehouse. Only the holder of the writer lock may write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / REGISTER
+        self._file = files.Decoded(lambda content, path: decode(content, RegisterContent, path))
+
+    def read(self) -> RegisterContent:
+        """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError, and
+        MachineError if this account may not read it: then a backup would be the wrong advice.
+        """
+        try:
+            return self._file.read(str(self.path))
+        except FileNotFoundError:
+            return RegisterContent(key="")
+        except PermissionError as error:
+            raise MachineError(machine.message_for_error(error, self.folder.parent.parent) or "") from None
+        except (OSError, ValueError) as error:
+            raise _damaged(f"cannot be read ({type(error).__name__})") from None
+
+    def write(self, content: RegisterContent) -> None:
+        """Replace the file, durably."""
+        for above in (self.folder.parent, self.folder):
+            files.folder(above)
+        files.write(self.path, msgspec.json.encode(content))
+
+    def begun(self) -> RegisterContent:
+        """Return the content with a key, which is created for the first publish, erasure or hold."""
+        found = self.read()
+        return found if found.key else msgspec.structs.replace(found, key=secrets.token_hex(32))
+
+    @property
+    def count(self) -> int:
+        """How many students were erased."""
+        return len(self.read().erased)
+
+    def matcher(self, reflected: int | None = None) -> Matcher:
+        """Return the matcher of the erased students who are kept out.
+
+        For what reflects only so many erasures, such as a landing from a backup, also of those who were erased since
+        and readmitted: what it has of their ids is theirs, not the new person's.
+        """
+        found = self.read()
+        entries = (e for n, e in enumerate(found.erased) if e.is_kept_out or (reflected is not None and n >= reflected))
+        return Matcher(bytes.fromhex(found.key), entries)
+
+    def check(self, erasures: int) -> None:
+        """Raise DamagedError if a landing reflects more `erasures` than are recorded."""
+        if erasures > self.count:
+            raise _damaged(f"lists {self.count} erasures, but a landing was made after {erasures}")
+
+
+class Gate:
+    """Takes erased students out of the bodies of one landing: before they are written, or when it is rewritten.
+
+    `taken` has each body that held one, with the student's id. `recognised` counts other records with an
+    erased student's email or reference id.
+    """
+
+    def __init__(self, gone: Matcher) -> None:
+        self.taken: list[tuple[Received, int]] = []
+        self.recognised = 0
+        self._gone = gone
+
+    def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
+        """Return a body without the erased students; None if it is only about an erased student.
+
+        Raises one of `records.UNREADABLE` for a body that is not a page.
+        """
+        sought, is_sought = received.sought, received.sought in self._gone
+        is_page = SETS[received.set].walked
+        if not self._gone or received.set not in OF_STUDENTS or not (is_page or is_sought):
+            return received, content
+        if sought is not None and not is_page:
+            self.taken.append((received, sought))
+            return None
+        left, taken, recognised = take_out(content, self._gone, received.set)
+        self.taken += [(received, student) for student in taken]
+        self.recognised += recognised
+        if not (taken or is_sought):
+            return received, content
+        erased = received.erased + len(taken)
+        return msgspec.structs.replace(received, sought=NOBODY if is_sought else sought, erased=erased), left
+
+    def without_erased(self, walk: Walk) -> Walk:
+        """Return how a set was read, without the students that were taken out of what counts."""
+        taken = {student for body, student in self.taken if _counts(body, student, walk)}
+        left = tuple(i for i in walk.repeated_ids if i not in taken)
+        return msgspec.structs.replace(walk, erased=walk.erased + len(taken), repeated_ids=left)
+
+    def stamped(self, manifest: Manifest, folder: Path, erasures: int) -> Manifest:
+        """Return the manifest of the bodies in `folder`, which passed the gate: without erased students."""
+        index = (folder / PAGES).read_bytes()
+        return msgspec.structs.replace(
+            manifest,
+            walks=tuple(map(self.without_erased, manifest.walks)),
+            erasures=erasures,
+            bodies=index.count(b"\n"),
+            bodies_sha256=sha256(index).hexdigest(),
+        )
+
+
+def _counts(body: Received, student: int, walk: Walk) -> bool:
+    """Whether a student's record in this body counted: on a page of a counted walk, or found by its search."""
+    counted = body.kind == "walk" and body.walk in walk.counted
+    return body.set == walk.set and (counted or student == body.sought)
+
+
+def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
+    """Return a page without the students in `gone`; the removed ids; how many others have their names.
+
+    The other records stay byte for byte, except for what JSON does not allow (see `records.readable`). Raises one of
+    `records.UNREADABLE` for a body that is not a page.
+    """
+    page = decode_page(_ENVELOPE, readable(content))
+    kept, taken, recognised = [], [], 0
+    if "data" not in page:
+        raise msgspec.DecodeError("a page without records")
+    for raw in _RECORDS.decode(page["data"]):
+        record = bytes(raw)
+        found = _ID_OF[set_name](record)
+        if found is not None and found in gone:
+            taken.append(found)
+        else:
+            kept.append(record)
+            recognised += gone.knows_names(record)
+    if not taken:
+        return content, [], recognised
+    fields = {key: bytes(raw) for key, raw in page.items()} | {"data": b"[%s]" % b",".join(kept)}
+    return b"{%s}" % b",".join(b"%s:%s" % (msgspec.json.encode(k), v) for k, v in fields.items()), taken, recognised
+
+
+@dataclass
+class Found:
+    """What one landing holds about erased students: how many bodies, records, rejects and searches."""
+
+    landing: LandingFolder
+    bodies: int = 0
+    records: int = 0
+    rejects: int = 0
+    absences: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether the landing holds anything about an erased student."""
+        return bool(self.bodies or self.rejects or self.absences)
+
+
+def find(landing: LandingFolder, gone: Matcher) -> Found:
+    """Search one landing for erased students. Raises DamagedError."""
+    gate = Gate(gone)
+    return Found(
+        landing,
+        bodies=sum(left != body for body, left in _through(gate, landing)),
+        records=len(gate.taken),
+        rejects=sum(_is_about(reject, gone) for reject in landing.rejects()),
+        absences=sum(_is_about(absence, gone) for absence in landing.manifest.absences),
+    )
+
+
+def rewrite(found: Found, gone: Matcher, erasures: int) -> None:
+    """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects.
+
+    The new folder is made beside the old one and replaces it by renames. The manifest's proofs still hold: an erased
+    student counts as seen.
+    """
+    landing, gate = found.landing, Gate(gone)
+    if not found.anything:
+        files.write(landing.path / MANIFEST, encode(msgspec.structs.replace(landing.manifest, erasures=erasures)))
+        return
+
+    def write(aside: Path) -> None:
+        with closing(BodyWriter(aside)) as writer:
+            for _, left in _through(gate, landing):
+                if left is not None:
+                    writer.add(*left)
+            writer.seal()
+        kept = [reject for reject in landing.rejects() if not _is_about(reject, gone)]
+        files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in kept))
+        if (landing.path / DISCARD).exists():
+            files.write(aside / DISCARD, (landing.path / DISCARD).read_bytes())
+        manifest = gate.stamped(_manifest(landing, gone), aside, erasures)
+        files.write(aside / MANIFEST, encode(manifest))
+
+    swap(landing.path, write)
+
+
+def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, bytes], tuple[Received, bytes] | None]]:
+    """Yield each body of a landing, and what the gate leaves of it."""
+    for body in landing.contents(landing.pages()):
+        try:
+            yield body, gate.admit(*body)
+        except UNREADABLE as error:
+            problem = f"a body is not a page of students: {type(error).__name__}"
+            raise damaged(landing.path, BODIES, problem) from None
+
+
+def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
+    """Return a landing's manifest without the searches and rejects of erased students.
+
+    The counts of undeclared fields name nobody, and stay.
+    """
+    manifest = landing.manifest
+    return msgspec.structs.replace(
+        manifest,
+        absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, gone) else a for a in manifest.absences),
+        rejected=dict(
+            Counter(manifest.rejected)
+            - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, gone))
+        ),
+    )
+
+
+def _is_about(found: Reject | Absence, gone: Matcher) -> bool:
+    return found.set in OF_STUDENTS and found.id in gone
+
+
+def keyed(key: bytes, kind: str, value: str) -> str:
+    """Return the keyed hash (HMAC-SHA-256, hex) of a value: useless without the key."""
+    return hmac.digest(key, f"{kind}:{value}".encode(errors="replace"), "sha256").hex()
+
+
+def name_hash(key: bytes, field: str, value: str) -> str:
+    """Return the keyed hash of an email or a reference id, ignoring case."""
+    return keyed(key, field, value.strip().casefold())
+
+
+def _damaged(problem: str) -> DamagedError:
+    return DamagedError(
+        f"{PRIVATE}/{ERASURES}/{REGISTER} {problem}. It lists the erased students, who must not come back, so nothing"
+        f" is fetched or made without it: restore {PRIVATE}/{ERASURES}/ from its newest backup"
+    )

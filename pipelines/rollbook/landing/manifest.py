@@ -1,0 +1,336 @@
+"""The values that stages pass to each other: landings, their proofs and verdicts.
+
+Only values: no HTTP, no files, no SQL. The values in a manifest are msgspec structs, so these declarations define the
+manifest's JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from rollbook.landing.formats import Kept
+from rollbook.tables import WALKED
+
+# The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
+# listed records state. Which of these are new depends on the days before, so they are one part.
+REMOVED, LISTED = "removed", "listed"
+PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
+
+# What was requested.
+Kind = Literal["auth", "walk", "search", "detail"]
+
+
+class Details(StrEnum):
+    """Which students are also fetched one by one."""
+
+    none = "none"
+    changed = "changed"
+    all = "all"
+
+
+class Verdict(StrEnum):
+    """The decision about a landing, made once. A landing without a verdict does not count (G4)."""
+
+    SYNCED = "synced"
+    UNPROVEN = "unproven"
+    HELD = "held"
+    APPROVED = "approved"
+    FAILED = "failed"
+
+    @property
+    def counts(self) -> bool:
+        """Whether the landing is part of its day's state (G7)."""
+        return self in (Verdict.SYNCED, Verdict.UNPROVEN, Verdict.APPROVED)
+
+    @property
+    def outcome(self) -> str:
+        """The sync's outcome as in `ops.syncs`: synced, held or failed."""
+        return "synced" if self.counts else self.value
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """Proof that one walk showed a whole set. Required to mark records absent (G1)."""
+
+    set: str
+    walk: int
+    total_count: int
+    unique_ids: int
+    pages: int
+    limit: int
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """How one set was read: the number of walks, and the proof if one of them was complete.
+
+    `counted` has the numbers of the walks whose pages count: the proven walk, or all of them if none was proven (they
+    only add and update). `received` counts the records on these pages, `distinct` each record once. `repeated_ids` are
+    some of the ids that came more than once in each of these walks. `erased` of the distinct records belong to erased
+    students and are not kept: they count as seen, so that the proof holds. `spoiled` gives the reason for each walk
+    that was not proven.
+    """
+
+    set: str
+    walks: int
+    counted: tuple[int, ...]
+    proof: Proof | None = None
+    total_count: int = 0
+    received: int = 0
+    distinct: int = 0
+    repeated: int = 0
+    repeated_ids: tuple[int, ...] = ()
+    erased: int = 0
+    spoiled: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """How many distinct records were received and kept."""
+        return self.distinct - self.erased
+
+
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values.
+
+    A record that a search found and that the next walk listed is `listed_again`. A record that only searches find is
+    hidden: `hidden_since` is the first day on which the service listed it nowhere, if the landing may count it so.
+    """
+
+    set: str
+    id: int
+    answer: Literal["removed", "found_by_search", "listed_again", "unclear"]
+    asked_by: tuple[str, ...] = ()
+    hidden_since: date | None = None
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """What one received body is.
+
+    `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
+    the `detail` of the student `sought`. It had `records` records when received; `erased` of them have been removed,
+    then or later.
+    """
+
+    set: str
+    kind: Kind
+    page: int
+    walk: int = 1
+    sought: int | None = None
+    received_at: datetime
+    records: int
+    erased: int = 0
+
+
+class Body(Received, frozen=True, kw_only=True):
+    """Index entry of one received body: one line of `pages.jsonl`.
+
+    `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size` (bytes) and `sha256` describe the
+    uncompressed body.
+    """
+
+    offset: int
+    length: int
+    size: int
+    sha256: str
+
+
+class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rows a landing changes, or would change, in one table.
+
+    Of the `changed` rows, `altered` differ in more than measures, and in `restarted` the total fell, as at the start of
+    a term. `vanished` has the measures that most rows would lose, each with the rows that have and would lose it.
+    """
+
+    table: str
+    before: int
+    added: int
+    changed: int
+    removed: int
+    altered: int = 0
+    restarted: int = 0
+    vanished: dict[str, tuple[int, int]] = {}
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a landing is held: a sentence, and the counts behind it (G3)."""
+
+    reason: str
+    counts: tuple[TableCounts, ...]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One undeclared field seen in a landing: where, its JSON type, and how often."""
+
+    set: str
+    field: str
+    type: str
+    count: int
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """Who approved a held landing (the account that logged in), when (UTC) and why; why, since when and with which
+    counts it was held. Only its `parts` were approved, such as `students:removed`; none: all of it.
+    """
+
+    by: str
+    approved_at: datetime
+    reason: str
+    parts: tuple[str, ...]
+    held: str
+    held_at: datetime
+    counts: tuple[TableCounts, ...]
+
+    def applied_to(self, manifest: Manifest) -> Manifest:
+        """The landing with this approval: what is approved in part stays held for the rest."""
+        verdict = Verdict.HELD if self.parts else Verdict.APPROVED
+        return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
+
+
+class Manifest(Kept, frozen=True, kw_only=True):
+    """The record of one landing, kept beside its bodies as `manifest.json`.
+
+    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to
+    search for; `verdict` comes with its `reason`, the `counts` per table and the time; `approvals` say who approved
+    what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
+    `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
+    so it proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of
+    them (see `erased`). Times are UTC.
+    """
+
+    snapshot_date: date
+    landing: int
+    started_at: datetime
+    finished_at: datetime
+    school_id: int | None = None
+    school_name: str | None = None
+    walks: tuple[Walk, ...] = ()
+    absences: tuple[Absence, ...] = ()
+    unverified: dict[str, int] = msgspec.field(default_factory=dict)
+    requests: int = 0
+    retries: int = 0
+    bytes_received: int = 0
+    search_seconds: float = 0.0
+    bodies: int = 0
+    bodies_sha256: str = ""
+    oddities: dict[str, int] = msgspec.field(default_factory=dict)
+    erasures: int = 0
+    deferred: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
+    judged_at: datetime | None = None
+    approvals: tuple[Approval, ...] = ()
+    counts: tuple[TableCounts, ...] = ()
+    rejected: dict[str, int] = msgspec.field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
+    rollbook: str = ""
+
+    def walk(self, set_name: str) -> Walk | None:
+        """Return how one set was read; None if it was not walked."""
+        return next((w for w in self.walks if w.set == set_name), None)
+
+    def hidden(self, set_name: str) -> dict[int, date]:
+        """Return the records of one set that are listed nowhere but found by search, each since when."""
+        return {a.id: a.hidden_since for a in self.absences if a.set == set_name and a.hidden_since is not None}
+
+    def found(self, set_name: str) -> frozenset[int]:
+        """Return the ids of one set's vanished records that a search found after all."""
+        return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "found_by_search")
+
+    @property
+    def received(self) -> dict[str, int]:
+        """How many distinct records were received per set."""
+        return {walk.set: walk.records for walk in self.walks}
+
+    def proof(self, set_name: str) -> Proof | None:
+        """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2), or if only
+        other parts were approved (G3).
+        """
+        walk = self.walk(set_name)
+        if (
+            walk is None
+            or walk.proof is None
+            or self.deferred
+            or (self.parts and f"{set_name}:{REMOVED}" not in self.parts)
+        ):
+            return None
+        if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
+            return None
+        return walk.proof
+
+    @property
+    def proven(self) -> bool:
+        """Whether every walked set was proven complete."""
+        return bool(self.walks) and all(self.proof(w.set) is not None for w in self.walks)
+
+    @property
+    def counts_for_its_day(self) -> bool:
+        """Whether the verdict makes this landing, or parts of it, part of its day's state."""
+        return self.verdict is not None and (self.verdict.counts or bool(self.parts))
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The approved parts of a landing that is held for the rest; empty for any other one."""
+        approved = (part for approval in self.approvals for part in approval.parts)
+        return frozenset(approved) if self.verdict is Verdict.HELD else frozenset()
+
+    @property
+    def hold_digest(self) -> str:
+        """Twelve hex digits that stand for a held landing and for what it would change: an approval names them."""
+        shown = (self.snapshot_date, self.landing, self.bodies_sha256, self.reason, self.counts, sorted(self.parts))
+        return sha256(msgspec.json.encode(shown)).hexdigest()[:12]
+
+    def states(self, set_name: str) -> bool:
+        """Whether the set's records count, as far as the landing does: not if only other parts were approved (G3)."""
+        return not self.parts or set_name not in WALKED or f"{set_name}:{LISTED}" in self.parts
+
+
+class Discard(msgspec.Struct, frozen=True, kw_only=True):
+    """Why, when (UTC) and by whom (the account that logged in) a landing was moved aside, and since when it is back.
+
+    `discard.json` beside its bodies lists all of them, in order: what is put back keeps it.
+    """
+
+    reason: str
+    discarded_at: datetime
+    by: str
+    undone_at: datetime | None = None
+    undone_by: str = ""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One body as flattening receives it: what was requested, and what was received."""
+
+    set: str
+    kind: str
+    page: int
+    content: bytes
+    sought: int | None = None
+    received_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One refused record (G9): where it was, the reason, and the record itself. `id` is None if unreadable.
+
+    Or one refused value of a record that counts otherwise: its `table` and `column`, never the value.
+    """
+
+    set: str
+    page: int
+    position: int
+    reason: str
+    record: str = ""
+    id: int | None = None
+    table: str = ""
+    column: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason, with the column if only a value was refused."""
+        return f"{self.table}.{self.column}: {self.reason}" if self.column else self.reason

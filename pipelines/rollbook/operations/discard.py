@@ -1,0 +1,84 @@
+"""Discards a landing, or undoes that: the day is recomposed from its remaining landings, and history follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from rollbook.errors import ArgumentError
+from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.sync.policy import counted
+from rollbook.sync.whole import Confirm, WholeRollbook, within_hold
+
+
+def discard(
+    rollbook: WholeRollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
+) -> Manifest:
+    """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
+
+    It is moved aside within `raw/`, stays readable and no longer counts. Raises ArgumentError when there is no such
+    landing, its raw bodies have expired or the reason holds a secret, and HeldError when it is not confirmed. Nothing
+    is changed then.
+    """
+    rollbook.settings.check_words(reason)
+    with rollbook.writer():
+        rollbook.ready()
+        manifests = _not_expired(rollbook, day)
+        held = [m for m in manifests if m.verdict is Verdict.HELD]
+        chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
+        if not chosen:
+            raise ArgumentError(_no_such_landing(day, number, manifests))
+        found = chosen[-1]
+        left = [m for m in manifests if m.landing != found.landing]
+        rollbook.change_day(day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
+        return found
+
+
+def undo_discard(
+    rollbook: WholeRollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
+) -> Manifest:
+    """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises, and
+    ArgumentError for a landing of another institution.
+    """
+    with rollbook.writer():
+        rollbook.ready()
+        manifests = _not_expired(rollbook, day)
+        aside = [m for m, _ in rollbook.raw.discarded(day)]
+        found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
+        if found is None:
+            raise ArgumentError(_nothing_discarded(day, number, [m.landing for m in aside]))
+        bound = rollbook.bound_to()
+        if bound is not None and found.school_id != bound:
+            raise ArgumentError(
+                f"Landing {found.landing} of {day} is of institution {found.school_id}, and this warehouse holds"
+                f" institution {bound}: it stays discarded, or two schools would be mixed"
+            )
+        back = sorted([*manifests, found], key=lambda m: m.landing)
+        rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found, rollbook.clock()), confirm)
+        return found
+
+
+def _not_expired(rollbook: WholeRollbook, day: date) -> list[Manifest]:
+    """The landings of a day. Raises ArgumentError when they have expired: the day can then no longer change."""
+    if day in rollbook.landings.expired_days():
+        raise ArgumentError(
+            f"What was landed on {day} has expired (ROLLBOOK_KEEP_DAYS): only the history has that day, so no landing"
+            " of it can be discarded or restored. Put the day back into raw/ from a backup first"
+        )
+    return rollbook.raw.manifests(day)
+
+
+def _no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
+    """Why there is nothing to discard."""
+    if not manifests:
+        return f"Nothing was landed on {day}, so there is nothing to discard"
+    there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
+    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
+    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
+
+
+def _nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
+    """Why a discard cannot be undone."""
+    if not numbers:
+        return f"No landing of {day} was discarded, so there is nothing to restore"
+    return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"

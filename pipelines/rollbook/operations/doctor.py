@@ -1,0 +1,224 @@
+"""Checks, one by one, whether a sync could run here and now, and says what to do if not.
+
+Nothing is written: permissions are only read, and the one page fetched of each set is flattened in memory and dropped.
+The checks of Dagster are in `cli.instance`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from rollbook.errors import RollbookError
+from rollbook.flatten.rows import Flattener
+from rollbook.landing.manifest import Landed
+from rollbook.operations import status
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.settings import ROOT, misspelt
+from rollbook.source.client import LIMIT, Client
+from rollbook.source.envelope import institution, page_of
+from rollbook.source.fetch import apart, why_refused
+from rollbook.store.database import machine_errors
+from rollbook.sync.policy import check_reject_rate
+from rollbook.sync.whole import WholeRollbook
+from rollbook.tables import SETS, WALKED
+from rollbook.util import machine
+from rollbook.util.text import count_of, listed
+
+# Fails fast: retries are capped at 10 s (a sync retries for ROLLBOOK_RETRY_SECONDS).
+RETRY_SECONDS = 10.0
+MAX_SKEW = timedelta(minutes=5)
+
+
+class Level(StrEnum):
+    """The severity of a finding. Only `failed` keeps a sync from running."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was checked, its level, and a sentence on what was found and what to do."""
+
+    what: str
+    level: Level
+    says: str
+
+
+def examine(rollbook: WholeRollbook) -> Iterator[Finding]:
+    """Run all checks of a warehouse and its service. An error in one becomes its finding, and the others still run."""
+    for what, check in CHECKS.items():
+        try:
+            with machine_errors(rollbook.warehouse.root):
+                yield from check(rollbook)
+        except RollbookError as error:
+            yield Finding(what, Level.FAILED, error.message)
+
+
+def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
+    settings, root = rollbook.settings, rollbook.warehouse.root
+    keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
+    says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
+    yield Finding("settings", Level.OK, says)
+    for says in misspelt():
+        yield Finding("settings", Level.FAILED, says)
+    names = ", ".join(settings.notify_names)
+    says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
+    yield Finding("alerts", Level.OK, says)
+    env = ROOT / ".env"
+    if _is_open(env):
+        yield Finding("settings", Level.WARNING, f"{env} holds the key and others may read it: chmod 600 {env}")
+
+
+def _check_files(rollbook: WholeRollbook) -> Iterator[Finding]:
+    root = rollbook.warehouse.root
+    found = machine.existing(root)
+    if not found.is_dir():
+        says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
+        yield Finding("files", Level.FAILED, says)
+        return
+    if (refused := _inaccessible(found, inside=found == root)) is not None:
+        read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
+        raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
+    private = rollbook.listener(Pseudonymous).codes.path.parent
+    for path in filter(_is_open, (rollbook.raw.root, rollbook.warehouse.build, private)):
+        says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
+        yield Finding("files", Level.WARNING, says)
+    access = "can be written to" if found == root else "can be made"
+    yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
+
+
+def _check_warehouse(rollbook: WholeRollbook) -> Iterator[Finding]:
+    """Report what is damaged, held, late or expired."""
+    known = status.load_status(rollbook)
+    for problem in known.problems:
+        yield Finding("warehouse", Level.FAILED, problem)
+    for hold in known.holds:
+        says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
+        yield Finding("warehouse", Level.WARNING, says)
+    if known.copy:
+        state = rollbook.listener(Mirror).state()
+        is_proven = state.proven_at is not None and not (state.unproven or state.failed)
+        yield Finding("copy", Level.OK if is_proven else Level.WARNING, known.copy)
+    if known.last_good is None:
+        yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
+        return
+    if known.late_by is not None:
+        yield Finding("warehouse", Level.WARNING, status.not_synced(known.due))
+    if not known.problems:
+        days, count = known.history, known.expired.count
+        expired = f", {count} of them only in the history" if count else ""
+        says = f"institution {known.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired}"
+        yield Finding("warehouse", Level.OK, says)
+
+
+def _check_service(rollbook: WholeRollbook) -> Iterator[Finding]:
+    settings = rollbook.settings
+    retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
+    with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
+        auth = client.get(SETS["auth"].endpoint, read=institution)
+        owner = auth.parsed.school_id
+        accepted = f"accepted by {settings.base_url}: institution {owner}"
+        refused = why_refused(settings, owner, rollbook.bound_to())
+        yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
+        yield _check_clock(auth.parsed.timestamp, auth.received_at, rollbook)
+        for name in WALKED:
+            page = client.get(SETS[name].endpoint, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
+            yield _check_page(name, page.content, page.parsed.total_count)
+        newest = rollbook.landings.newest()
+        if seen := client.oddities + Counter(newest.oddities if newest else {}):
+            says = f"answers in its own way, which was read all the same, now or in the last sync: {_kinds(seen)}"
+            yield Finding("service", Level.OK, says)
+
+
+def _check_disk_space(rollbook: WholeRollbook) -> Iterator[Finding]:
+    night, root, size = status.last_night(rollbook), rollbook.warehouse.root, machine.in_bytes
+    if night is None:
+        yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
+        return
+    need, free = status.predict(rollbook, night), machine.free(root)
+    says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
+    if free < need.sync:
+        advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
+        yield Finding("disk space", Level.FAILED, f"{says}: {advice}")
+        return
+    used = machine.size(root)
+    year = f"in a year the warehouse takes {size(need.year)} at most, from {size(used)} now"
+    too_much = need.year - used > free
+    advice = ", more than there is: set ROLLBOOK_KEEP_DAYS, or add room" if too_much else ""
+    yield Finding("disk space", Level.WARNING if too_much else Level.OK, f"{says}; {year}{advice}")
+
+
+# In the order in which they run; each is named as its error is shown.
+CHECKS = {
+    "settings": _check_settings,
+    "files": _check_files,
+    "warehouse": _check_warehouse,
+    "service": _check_service,
+    "disk space": _check_disk_space,
+}
+
+
+def _check_clock(theirs: datetime, now: datetime, rollbook: WholeRollbook) -> Finding:
+    """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
+
+    A difference is a warning, since a sync is labelled with the local date; it fails if the dates are further apart
+    than time zones can explain, because a sync would then fetch nothing.
+    """
+    utc = now.astimezone(UTC).replace(tzinfo=None)
+    here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
+    for name, ours in (("UTC", utc), (rollbook.settings.timezone, here)):
+        if abs(theirs - ours) <= MAX_SKEW:
+            return Finding("clock", Level.OK, f"agrees with the service's, taken as {name}")
+    says = f"the service's says {theirs:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
+    if apart(here.date(), theirs.date()):
+        advice = "set this machine's clock (timedatectl), or tell the service"
+        return Finding("clock", Level.FAILED, f"{says}, and a sync would fetch nothing: {advice}")
+    guess = "either the service is in another zone, or one of the clocks is wrong (see timedatectl)"
+    return Finding("clock", Level.WARNING, f"{says}: {guess}")
+
+
+def _check_page(name: str, content: bytes, total: int) -> Finding:
+    """Flatten one page as a sync would, and report rejects and undeclared fields."""
+    flattener = Flattener(name)
+    flattener.add(Landed(set=name, kind="walk", page=1, content=content))
+    batch = flattener.last()
+    records, drift = batch.records, len(batch.drift)
+    rejects, values = (sum(bool(r.column) is is_value for r in batch.rejects) for is_value in (False, True))
+    unknown = f", {drift} unknown fields (they are kept in raw/ and named in ops.drift)" if drift else ""
+    odd = f", {values} of their values refused" if values else ""
+    if batch.oddities:
+        odd += f", and read all the same: {_kinds(batch.oddities)}"
+    says = f"{records} of {total:,} {name} read, {rejects} refused{odd}{unknown}"
+    if check_reject_rate(batch.rejects, Counter({name: records}), batch.values()):
+        advice = "the service no longer follows its contract, and a sync would fail; ask its representative"
+        return Finding("one page", Level.FAILED, f"{says}: {advice}")
+    return Finding("one page", Level.WARNING if rejects or values or drift else Level.OK, says)
+
+
+def _kinds(oddities: Counter[str]) -> str:
+    return listed([f"{kind} ({n:,})" for kind, n in oddities.most_common()])
+
+
+def _inaccessible(folder: Path, *, inside: bool) -> Path | None:
+    """The first path that a sync needs but this account may not write to (folders) or read (files)."""
+    paths = (folder, *sorted(folder.rglob("*"))) if inside else (folder,)
+    writable = os.R_OK | os.W_OK | os.X_OK
+    return next((p for p in paths if not os.access(p, writable if p.is_dir() else os.R_OK)), None)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether other accounts may read or enter a path; False if it is missing or cannot be looked at."""
+    with suppress(OSError):
+        return bool(path.stat().st_mode & 0o077)
+    return False

@@ -1,0 +1,346 @@
+"""A warehouse at a glance: the last sync, freshness, sizes, open holds, expired days. And its disk space.
+
+The status only reads. A damaged file is listed in `problems` and raises nothing.
+
+Disk space is what a sync needs, how large the warehouse will be in a year, and what retention deletes. The factors come
+from a measurement with the sandbox at 20,000 students (25 MB of bodies a night, 60 nights), rounded up. A night added
+3.5 MB of raw bodies and 1.6 MB of snapshots. The published file began at 14 MB, was 31 MB after a week (DuckDB keeps
+free space for rewrites) and then grew by 0.42 MB a night, which is 0.27 of a day's snapshots. A running sync
+temporarily took up to 1.2 times the published file and twice the night's raw bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from rollbook.errors import RollbookError
+from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.settings import Settings
+from rollbook.store.published import KEPT
+from rollbook.sync.policy import open_hold
+from rollbook.sync.whole import WholeRollbook
+from rollbook.util import cron, machine
+from rollbook.util.text import naming
+
+YEAR = 365
+# How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
+GROWTH, GROWTH_LEAST = 0.5, 40_000
+# The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
+# free blocks are reused.
+FILE_LEAST = 32 * machine.MB
+# What DuckDB may spill to disk, and a safety margin.
+MARGIN = 64 * machine.MB
+# One run in Dagster's records: 23 assets and 13 checks, in the run's own file and again in the index.
+RUN_BYTES = 1_000_000
+
+
+class LastSync(msgspec.Struct, frozen=True, kw_only=True):
+    """One sync, from its manifest: `received` counts records per set. Times are UTC.
+
+    `seconds` is from the first request to the verdict. `kept_out` are the records left out for an erased student's id.
+    """
+
+    snapshot_date: date
+    landing: int
+    outcome: str
+    proven: bool
+    started_at: datetime
+    finished_at: datetime
+    seconds: float
+    received: dict[str, int]
+    rows_added: int
+    rows_changed: int
+    rows_removed: int
+    rejected: int
+    kept_out: int
+    requests: int
+    reason: str
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A landing about which a person decides: one that is held, with the command that merges it, or one that was
+    discarded, with the command that puts it back.
+    """
+
+    snapshot_date: date
+    landing: int
+    reason: str
+    command: str
+
+
+class Days(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of days, and the first and last of them."""
+
+    count: int = 0
+    first: date | None = None
+    last: date | None = None
+
+
+class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The pseudonymous file: whether one is wanted, whether it matches the published version, and its last day."""
+
+    is_wanted: bool
+    is_current: bool
+    newest_day: date | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What `rollbook status` prints, also as JSON.
+
+    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
+    that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
+    proven for long. `pseudonymous` is null if there is no such file and none is wanted. `copy` says when the off-site
+    copy was last proven; empty without one. `sizes` are bytes on disk, and what is free there.
+    """
+
+    warehouse: str
+    school_id: int | None
+    school_name: str | None
+    last_sync: LastSync | None
+    last_good: LastSync | None
+    is_fresh: bool
+    due: datetime
+    late_by: float | None
+    next_run: datetime
+    cron: str
+    timezone: str
+    sizes: dict[str, int]
+    holds: tuple[Choice, ...]
+    discarded: tuple[Choice, ...]
+    unproven: tuple[str, ...]
+    history: Days
+    expired: Days
+    keep_days: int | None
+    pseudonymous: PseudonymousFile | None
+    copy: str
+    problems: tuple[str, ...]
+
+
+def load_status(rollbook: WholeRollbook, dagster_home: Path | None = None) -> Status:
+    """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
+    settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
+    readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
+    for day in raw.days():
+        with _noted(problems):
+            readable += raw.manifests(day)
+    with _noted(problems):
+        merged += rollbook.warehouse.merged_days()
+    with _noted(problems):
+        rollbook.recovery.check_raw()
+    for day in raw.discarded_days():
+        with _noted(problems):
+            undo = f"discard {day} --undo --landing"
+            discarded += [_choice(settings, m, why.reason, f"{undo} {m.landing}") for m, why in raw.discarded(day)]
+    pseudonymous = _pseudonymous(rollbook, problems)
+    decided = [m for m in readable if m.verdict is not None]
+    last_good = max((m for m in decided if m.counts_for_its_day), key=lambda m: m.started_at, default=None)
+    due, late_by = freshness(rollbook, last_good, rollbook.warehouse.shown())
+    lake = rollbook.lake.days()
+    return Status(
+        warehouse=str(rollbook.warehouse.root),
+        school_id=last_good.school_id if last_good else None,
+        school_name=last_good.school_name if last_good else None,
+        last_sync=_last_sync(max(decided, key=lambda m: m.started_at, default=None)),
+        last_good=_last_sync(last_good),
+        is_fresh=late_by is None,
+        due=due,
+        late_by=late_by,
+        next_run=next(cron.ticks(settings.cron, settings.zone, rollbook.clock())),
+        cron=settings.cron,
+        timezone=settings.timezone,
+        sizes=_sizes(rollbook, dagster_home),
+        holds=tuple(
+            _choice(settings, m, _why_held(m), f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
+        ),
+        discarded=tuple(discarded),
+        unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
+        history=_days(merged),
+        expired=_days([d for d in merged if d not in lake]),
+        keep_days=settings.keep_days,
+        pseudonymous=pseudonymous,
+        copy=rollbook.listener(Mirror).remark(),
+        problems=tuple(problems),
+    )
+
+
+def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of many days, in their order, that wait for approval."""
+    return [
+        found
+        for _, of_day in groupby(manifests, key=lambda m: m.snapshot_date)
+        if (found := open_hold(of_day)) is not None
+    ]
+
+
+def _why_held(manifest: Manifest) -> str:
+    """Why a landing is held, and which parts of it were approved all the same."""
+    parts = ", ".join(sorted(manifest.parts))
+    return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
+
+
+def freshness(
+    rollbook: WholeRollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
+) -> tuple[datetime, float | None]:
+    """The last night that should have been synced, and how many seconds it is late (None: it was synced, and its
+    landing is among those `shown` to readers).
+    """
+    settings, now = rollbook.settings, rollbook.clock()
+    night = cron.due(settings.cron)
+    due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
+    is_shown = last_good is not None and (last_good.snapshot_date, last_good.landing) in shown
+    is_late = last_good is None or not is_shown or last_good.started_at < due - night.slack
+    return due, (now - due).total_seconds() if is_late else None
+
+
+def not_synced(due: datetime) -> str:
+    """What to say of a late night."""
+    return f"the night of {due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """List an error among the problems, and go on."""
+    try:
+        yield
+    except RollbookError as error:
+        problems.append(error.message)
+
+
+def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choice:
+    command = naming(settings.institution, f"rollbook {command}")
+    return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=command)
+
+
+def _sizes(rollbook: WholeRollbook, dagster_home: Path | None) -> dict[str, int]:
+    warehouse = rollbook.warehouse
+    return {
+        "published": machine.size(warehouse.published.resolve()),
+        "previous": sum(machine.size(version) for version in warehouse.kept()),
+        "raw": machine.size(rollbook.raw.root),
+        "snapshots": machine.size(rollbook.lake.root),
+        "build": machine.size(warehouse.build),
+        **({"dagster": machine.size(dagster_home)} if dagster_home else {}),
+        "free": machine.free(warehouse.root),
+    }
+
+
+def _pseudonymous(rollbook: WholeRollbook, problems: list[str]) -> PseudonymousFile | None:
+    file = rollbook.listener(Pseudonymous)
+    with _noted(problems):
+        if (made := file.made_from()) is not None:
+            return PseudonymousFile(
+                is_wanted=file.wanted,
+                is_current=file.is_current(),
+                newest_day=made["newest_day"],
+            )
+        if not file.wanted:
+            return None
+    return PseudonymousFile(is_wanted=file.wanted, is_current=False)
+
+
+def _days(days: Iterable[date]) -> Days:
+    listed = sorted(days)
+    return Days(count=len(listed), first=listed[0], last=listed[-1]) if listed else Days()
+
+
+def _last_sync(m: Manifest | None) -> LastSync | None:
+    if m is None:
+        return None
+    finished = m.judged_at or m.finished_at
+    return LastSync(
+        snapshot_date=m.snapshot_date,
+        landing=m.landing,
+        outcome=(m.verdict or Verdict.FAILED).outcome,
+        proven=m.proven,
+        started_at=m.started_at,
+        finished_at=finished,
+        seconds=round((finished - m.started_at).total_seconds(), 3),
+        received=m.received,
+        rows_added=sum(c.added for c in m.counts),
+        rows_changed=sum(c.changed for c in m.counts),
+        rows_removed=sum(c.removed for c in m.counts),
+        rejected=sum(m.rejected.values()),
+        kept_out=sum(w.erased for w in m.walks),
+        requests=m.requests,
+        reason=m.reason,
+    )
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes: `sync` must be free to run one, `night` is what it adds, `year` is the warehouse's size in a year."""
+
+    sync: int
+    night: int
+    year: int
+
+
+@dataclass(frozen=True)
+class Night:
+    """What one night adds to raw/ and snapshots/, and the published file's size now; in bytes."""
+
+    raw: int
+    lake: int
+    published: int
+
+    @property
+    def growth(self) -> float:
+        """Bytes by which the published file grows in a night."""
+        return max(GROWTH * self.lake, GROWTH_LEAST)
+
+
+def last_night(rollbook: WholeRollbook) -> Night | None:
+    """The sizes of the newest landing that counts. None before the first sync."""
+    newest = rollbook.newest()
+    if newest is None:
+        return None
+    landing = rollbook.raw.root / f"snapshot_date={newest.snapshot_date}" / f"landing={newest.landing}"
+    lake = rollbook.lake.days().get(newest.snapshot_date)
+    published = rollbook.warehouse.published
+    size = published.stat().st_size if published.exists() else 0
+    return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
+
+
+def predict(rollbook: WholeRollbook, night: Night, *, nights: int = YEAR) -> Capacity:
+    """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
+    keep = rollbook.settings.keep_days
+    raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
+    # One day more than the setting: files are deleted one night after their views, for readers that are still open.
+    kept = nights if keep is None else min(nights, keep + 1)
+    landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
+    file = max(night.published, FILE_LEAST) + nights * night.growth
+    # The pseudonymous file is at most as large as the published one; three of it exist while it is made.
+    coded = 1 if rollbook.settings.pseudonymous else 0
+    return Capacity(
+        sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, FILE_LEAST) + MARGIN),
+        night=round(night.raw + night.lake + (1 + coded) * night.growth),
+        year=round(landed + (1 + KEPT + 3 * coded) * file + nights * RUN_BYTES),
+    )
+
+
+def expiry(rollbook: WholeRollbook) -> tuple[list[date], int]:
+    """The days that a sync or `rollbook prune` would delete now, and their bytes. Raises DamagedError."""
+    days = rollbook.recovery.expirable(rollbook.settings.keep_days)
+    roots = (rollbook.raw.root, *rollbook.lake.root.glob("*"))
+    return days, sum(machine.size(root / f"snapshot_date={day}") for day in days for root in roots)
+
+
+def prune(rollbook: WholeRollbook) -> list[date]:
+    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
+
+    The published views drop the days first, so that no view reads a deleted file.
+    """
+    with rollbook.writer():
+        rollbook.ready()
+        days = rollbook.recovery.expirable(rollbook.settings.keep_days)
+        if days:
+            rollbook.publish()
+        return days

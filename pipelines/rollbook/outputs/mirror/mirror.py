@@ -1,0 +1,638 @@
+"""Updates the copy after each writer, restores a warehouse from it, and proves that it can be restored.
+
+Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
+the codes of the pseudonymous file; also `snapshots/`, for engines that read them there. The published file, the report
+and the access log are not copied. The next writer deletes from the copy what was replaced or expired here, such as an
+erased student's bodies: the object store must keep no old versions, or expire them. What is lost here is not deleted
+there: a night that finds this fails, until somebody restores it or gives it up.
+
+The copy's catalog lists every file with its digest. Catalogs are numbered; the highest one is current.
+
+    _mirror/catalog-00000007.json
+
+A catalog is created only if its number is free (compare-and-swap), so two concurrent writers cannot both follow the
+sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps its path,
+because other engines read it; a restore leaves snapshots out, since a rebuild makes them. Each stored object is
+verified by reading it back. The copy is never the only one, and nothing waits for it: a failure is logged as a warning,
+and the next writer retries.
+
+A proof restores the copy beside the warehouse, rebuilds it, and compares it row for row with what readers have. Expired
+days are in neither the copy nor the lake. With such days, the restored days are compared with the lake's, and every
+published file is read whole and compared with each of these days.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import date, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from rollbook.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
+from rollbook.landing import formats
+from rollbook.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
+from rollbook.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
+from rollbook.landing.manifest import Manifest
+from rollbook.landing.raw import RawStore
+from rollbook.settings import Settings
+from rollbook.store import checks
+from rollbook.store.database import connect, count, literal, names
+from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
+from rollbook.store.warehouse import Warehouse
+from rollbook.sync.listeners import Listener
+from rollbook.sync.whole import WholeRollbook, always
+from rollbook.tables import TABLES, Relation
+from rollbook.util import files
+from rollbook.util.machine import in_bytes
+from rollbook.util.text import count_of
+from rollbook.util.text import listed as listed_names
+
+STATE = "private/mirror.json"
+# Marks an unfinished restore.
+RESTORING = ".restoring"
+AT_ONCE = 4  # parallel transfers
+PROOF_EVERY = timedelta(days=7)
+CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
+_SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
+_FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
+_OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, CATALOGS)))
+# These leave the published file a night before their day's raw bodies do, so the copy may hold more of them.
+EXPIRING = tuple(f"{r.schema}.{r.name}" for r in (REJECTS, REFUSED_VALUES))
+_NUMBER = re.compile(rf"{CATALOGS}/catalog-(\d{{8}})\.json")
+_DAY = re.compile(r"/snapshot_date=(\d{4}-\d\d-\d\d)(?:/|$)")
+_DISCARDED = re.compile(r"/discarded=(\d+)$")
+
+# Called with what is counted, how many are done, and all of them.
+Progress = Callable[[str, int, int], None]
+
+
+class File(msgspec.Struct, frozen=True):
+    """One file: its size in bytes, and its SHA-256 in hex."""
+
+    size: int
+    sha256: str
+
+
+# The files of a landing by name, or another file alone: the path of each, and the file.
+Source = dict[str, tuple[str, File]]
+
+
+class Catalog(formats.Kept, frozen=True, kw_only=True):
+    """All files of the copy by path in the warehouse. `warehouse` is the random id of the owner."""
+
+    number: int
+    warehouse: str
+    school_id: int | None
+    made_at: datetime
+    files: dict[str, File]
+
+    def days(self) -> list[date]:
+        """The landed days, in order."""
+        return sorted({day for path in self.files if path.startswith(RAW) and (day := _day_of(path))})
+
+
+class State(formats.Kept, frozen=True, kw_only=True):
+    """What one warehouse keeps of its own: its random id, which the copy carries; how the last update failed; when the
+    copy was last proven, when that was last tried, and why it then failed (`unproven`).
+
+    `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
+    """
+
+    warehouse: str
+    known: dict[str, tuple[int, int, int, str]] = msgspec.field(default_factory=dict)
+    failed: str = ""
+    proven_at: datetime | None = None
+    tried_at: datetime | None = None
+    unproven: str = ""
+
+
+class Mirror(Listener):
+    """The copy of one warehouse. `update` requires the writer lock."""
+
+    name = "the copy in ROLLBOOK_LAKE"
+
+    def __init__(self, settings: Settings, school_id: Callable[[], int | None]) -> None:
+        self.settings = settings
+        self.root = settings.warehouse_path
+        self.url = settings.lake
+        self.folder = settings.institution
+        self.school_id = school_id
+        self.raw = RawStore(self.root / "raw")
+        self._lost: LostError | None = None
+        self._is_published = False
+
+    def published(self, at: datetime) -> None:  # noqa: ARG002 - only that it happened
+        """Readers have a new file, so the copy may be proven when the writer ends."""
+        self._is_published = True
+
+    def ended(self, at: datetime) -> None:
+        """Update the copy, if one is wanted, and note how that ended; once a week, prove it after a publish."""
+        self._lost = None
+        if not self.url:
+            return
+        try:
+            self.update(at)
+        except RollbookError as error:
+            self._note(msgspec.structs.replace(self.state(), failed=error.message))
+            self._lost = error if isinstance(error, LostError) else None
+            raise
+        minutes, tried = self.settings.mirror_proof_minutes, self.state().tried_at
+        if minutes and self._is_published and (tried is None or at - tried >= PROOF_EVERY):
+            self.prove(at, _for_minutes(minutes))
+
+    def prove(self, at: datetime, progress: Progress = lambda *_: None) -> None:
+        """Prove the copy (`prove`), and note how that ended."""
+        try:
+            prove(self.settings, progress)
+        except RollbookError as error:
+            self._note(msgspec.structs.replace(self.state(), tried_at=at, unproven=error.message))
+            raise
+        self._note(msgspec.structs.replace(self.state(), tried_at=at, proven_at=at, unproven=""))
+
+    def remark(self) -> str:
+        """When the copy was last proven, and why it could not be updated or proven since; empty without a copy."""
+        if not self.url:
+            return ""
+        state = self.state()
+        last = f"on {state.proven_at:%Y-%m-%d %H:%M} UTC" if state.proven_at else "never"
+        wrong = f". On {state.tried_at:%Y-%m-%d} that failed: {state.unproven}" if state.unproven else ""
+        behind = f"The off-site copy is not up to date: {state.failed}. It" if state.failed else "The off-site copy"
+        return f"{behind} was last proven, by restoring and comparing it, {last}{wrong}"
+
+    def landings(self, day: date) -> list[int]:
+        """The numbers of the day's landings that the copy holds."""
+        named = re.compile(rf"raw/snapshot_date={day}/(?:landing|discarded)=(\d+)/")
+        return [int(found[1]) for path in self.state().known if (found := named.match(path))] if self.url else []
+
+    def check(self) -> None:
+        """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
+        if self._lost is not None:
+            raise self._lost
+
+    def update(
+        self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress = lambda *_: None
+    ) -> str:
+        """Copy what is new or differs, then write the next catalog, then delete what it does not list.
+
+        Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
+        another warehouse's copy becomes this one's. What is lost here stays in the copy, and LostError is raised at the
+        end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object store fails.
+        Returns what was done, in words.
+        """
+        bucket = Bucket(self.url, self.folder)
+        last, known, before = newest(bucket), self._known(), self.state()
+        local = _files(known)
+        lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
+        # What is lost here stays known: its number is not given to another landing.
+        still = {path: was for path, was in before.known.items() if _source(path) in lost}
+        state = msgspec.structs.replace(before, known=still | known)
+        self._note(state)
+        school_id = self.school_id()
+        if last is not None:
+            _check_owner(bucket, last, state.warehouse, school_id, lost, adopt=adopt)
+        own = {path: file for path, file in local.items() if _source(path) not in lost}
+        missing = _missing(bucket, last, own)
+        # Records of days come last: engines read a day's snapshot once its record is there.
+        missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            copied = threads.map(lambda item: bucket.put(item[0], self.root / item[1], item[2].sha256), missing)
+            for done, _ in enumerate(copied, 1):
+                progress("files", done, len(missing))
+        number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
+        number += last is None or last.files != listed or adopt
+        made = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
+        is_next = last is None or number > last.number
+        if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made)):
+            raise MirrorError(
+                f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
+                " Let one machine alone sync this institution"
+            )
+        names = {stored_as(path, file) for path, file in listed.items()}
+        names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}
+        gone = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
+        bucket.delete(gone)
+        self._note(msgspec.structs.replace(state, failed=""))
+        if lost:
+            raise _lost(bucket, lost)
+        return (
+            f"Copied {count_of(len(missing), 'file')} ({in_bytes(sum(file.size for _, _, file in missing))}), removed"
+            f" {len(gone)}. The copy holds {count_of(len(made.days()), 'landed day')}."
+        )
+
+    def check_sources(self) -> None:
+        """Raise LostError if something that the copy holds is lost here. Writes nothing."""
+        bucket = Bucket(self.url, self.folder)
+        last = newest(bucket)
+        if last is not None and (lost := self._lost_here(bucket, last, _files(self._known()))):
+            raise _lost(bucket, lost)
+
+    def _lost_here(self, bucket: Bucket, last: Catalog, local: dict[str, File]) -> list[str]:
+        """The landings and other files of the copy that are lost here, in order."""
+        here = _sources(local)
+        copied = _sources(last.files).items()
+        return sorted(name for name, there in copied if self._is_lost(bucket, name, there, here.get(name, {})))
+
+    def _is_lost(self, bucket: Bucket, name: str, there: Source, here: Source) -> bool:
+        """Whether a landing or another file of the copy is missing here, or something else is in its place.
+
+        It may have expired, and files of our own may change; a landing may be discarded, get its verdict, and be
+        rewritten by an erasure. A warehouse set back to a backup may even have another landing under the same number.
+        """
+        day = _day_of(name)
+        if day is not None and self.raw.has_expired(day):
+            return False
+        if there.keys() - here.keys() - {DISCARD}:
+            return True
+        changed = {each for each in there.keys() & here.keys() if here[each][1] != there[each][1]}
+        bodies_changed = not changed.isdisjoint({BODIES, PAGES})
+        record = REGISTER if day is None else MANIFEST
+        if record not in changed:
+            return bodies_changed
+        kind: Any = RegisterContent if day is None else Manifest
+        try:
+            before = formats.decode(bucket.read(stored_as(*there[record])), kind, f"{bucket.url}/{there[record][0]}")
+            after = formats.decode((self.root / here[record][0]).read_bytes(), kind, self.root / here[record][0])
+        except (OSError, ValueError):
+            return True
+        if day is None:
+            return len(after.erased) < len(before.erased)
+        return bool(before.started_at != after.started_at or after.erasures - before.erasures < bodies_changed)
+
+    def status(self) -> tuple[Catalog | None, State]:
+        """The current catalog in the object store, and the local state. Raises MirrorError."""
+        return newest(Bucket(self.url, self.folder)), self.state()
+
+    def behind(self, catalog: Catalog) -> list[str]:
+        """The files that the copy lacks, or holds otherwise or though they are gone here, sorted."""
+        return sorted({path for path, _ in _files(self._known()).items() ^ catalog.files.items()})
+
+    def verify(self, progress: Progress = lambda *_: None) -> list[str]:
+        """Read the whole copy back; returns the objects that are missing or damaged. Raises MirrorError."""
+        bucket = Bucket(self.url, self.folder)
+        last = newest(bucket)
+        if last is None:
+            raise MirrorError(f"Nothing was ever copied to {bucket.url}: run `rollbook mirror sync`")
+
+        wrong = []
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            digests = threads.map(lambda item: bucket.fetch(stored_as(*item)), last.files.items())
+            for done, ((path, file), digest) in enumerate(zip(last.files.items(), digests, strict=True), 1):
+                if digest != file.sha256:
+                    wrong.append(stored_as(path, file))
+                progress("files", done, len(last.files))
+        return wrong
+
+    def state(self) -> State:
+        """The kept state. If it cannot be read, it is a new warehouse's, and all digests are computed again."""
+        try:
+            return formats.decode((self.root / STATE).read_bytes(), State, self.root / STATE)
+        except (OSError, msgspec.DecodeError):
+            return State(warehouse=secrets.token_hex(16))
+
+    def _note(self, state: State) -> None:
+        files.folder((self.root / STATE).parent)
+        files.write(self.root / STATE, msgspec.json.encode(state))
+
+    def _known(self) -> dict[str, tuple[int, int, int, str]]:
+        """Every file to copy by path in the warehouse, as in `State`. Only files that are new or changed are read."""
+        known, now = self.state().known, {}
+        paths = [self.root / name for name in _SINGLE]
+        for folder in _FOLDERS:
+            paths += sorted((self.root / folder).rglob("*"))
+        for path in paths:
+            name = path.relative_to(self.root).as_posix()
+            if path.is_file() and not path.is_symlink() and "/." not in f"/{name}":
+                stat = path.stat()
+                same = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+                was = known.get(name)
+                now[name] = was if was and was[:3] == same else (*same, files.digest(path))
+        return now
+
+
+def _for_minutes(minutes: float) -> Progress:
+    """A progress that raises MirrorError once this many minutes have passed."""
+    until = time.monotonic() + 60 * minutes
+
+    def show(*_: object) -> None:
+        if time.monotonic() > until:
+            raise MirrorError(
+                f"It took longer than {minutes:g} minutes. Raise ROLLBOOK_MIRROR_PROOF_MINUTES, or run `rollbook mirror"
+                " verify --restore`"
+            )
+
+    return show
+
+
+def newest(bucket: Bucket) -> Catalog | None:
+    """The current catalog; None if nothing was ever copied. Raises MirrorError."""
+    numbers = sorted(name for name in bucket.sizes(CATALOGS) if _NUMBER.fullmatch(name))
+    if not numbers:
+        return None
+    try:
+        return formats.decode(bucket.read(numbers[-1]), Catalog, f"{bucket.url}/{numbers[-1]}")
+    except (FileNotFoundError, msgspec.DecodeError):
+        raise MirrorError(
+            f"{bucket.url}/{numbers[-1]} cannot be read. If a sync is copying right now, run this again when it is"
+            " done; if not, delete it there, then run `rollbook mirror sync`, which copies everything that is missing"
+        ) from None
+
+
+def stored_as(path: str, file: File) -> str:
+    """The object's name: a snapshot's path, since engines read it; otherwise path and digest."""
+    return path if path.startswith(SNAPSHOTS) else f"{path}.{file.sha256[:16]}"
+
+
+def _day_of(path: str) -> date | None:
+    """The day of a landing, a snapshot or a file in them; None for any other file."""
+    found = _DAY.search(path)
+    return date.fromisoformat(found[1]) if found else None
+
+
+def _source(path: str) -> str:
+    """What a file belongs to: its landing's folder, whether or not it is discarded; else itself."""
+    if not path.startswith(RAW) or _day_of(path) is None:
+        return path
+    return _DISCARDED.sub(r"/landing=\1", path.rsplit("/", 1)[0])
+
+
+def _sources(paths: Mapping[str, File]) -> dict[str, Source]:
+    """What cannot be rebuilt: each landing, and each other file alone."""
+    found: dict[str, Source] = {}
+    for path, file in paths.items():
+        if not path.startswith(SNAPSHOTS):
+            found.setdefault(_source(path), {})[path.rsplit("/", 1)[-1]] = (path, file)
+    return found
+
+
+def _files(known: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
+    return {path: File(size, digest) for path, (size, _, _, digest) in known.items()}
+
+
+def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
+    """The files of the copy that stay because they are lost here, and the snapshots of their days."""
+    kept = {path: file for path, file in last.files.items() if _source(path) in lost}
+    days = {_day_of(path) for path in kept} - {None}
+    derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
+    return kept | {path: file for path, file in derived.items() if _day_of(path) in days}
+
+
+def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
+    """What is still to be copied: each object's name, its path in the warehouse, and the file."""
+    there = bucket.sizes()
+    before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
+
+    def is_there(name: str, file: File) -> bool:
+        # If no catalog lists it, an interrupted writer left it, and the content may be incomplete.
+        return there.get(name) == file.size and (
+            before.get(name) == file or (not name.startswith(SNAPSHOTS) and bucket.fetch(name) == file.sha256)
+        )
+
+    wanted = ((stored_as(path, file), path, file) for path, file in local.items())
+    return [(name, path, file) for name, path, file in wanted if not is_there(name, file)]
+
+
+def _check_owner(
+    bucket: Bucket, last: Catalog, warehouse: str, school_id: int | None, lost: list[str], *, adopt: bool
+) -> None:
+    """Raise MirrorError for another warehouse's copy, and LostError if it may be all that is left of that."""
+    if None not in (last.school_id, school_id) and last.school_id != school_id:
+        raise MirrorError(
+            f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
+            " ROLLBOOK_LAKE to another folder"
+        )
+    if last.warehouse != warehouse and lost:
+        raise LostError(
+            f"{bucket.url} holds the copy of another warehouse, and this one lacks {listed_names(lost, 5)}. Nothing was"
+            " changed there. Restore it (`rollbook mirror restore --into FOLDER`) and go on with FOLDER as the"
+            " warehouse, or set ROLLBOOK_LAKE to another folder"
+        )
+    if last.warehouse != warehouse and not adopt:
+        raise MirrorError(
+            f"{bucket.url} holds the copy of another warehouse of this institution. If this warehouse replaces that"
+            " one, run once: rollbook mirror sync --adopt"
+        )
+
+
+def _lost(bucket: Bucket, lost: list[str]) -> LostError:
+    return LostError(
+        f"What was copied to {bucket.url} is missing here, or not the same: {listed_names(lost, 5)}. It was not"
+        " deleted there. Bring it back (`rollbook mirror restore --into FOLDER`, then copy it from FOLDER into this"
+        " warehouse), or give it up with `rollbook mirror sync --accept-loss`"
+    )
+
+
+def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: None) -> Catalog:
+    """Restore a copy into an empty folder; returns its catalog. `rollbook rebuild` then makes everything else.
+
+    Resumes an interrupted restore. Raises ArgumentError for a folder that holds anything else, MirrorError for a file
+    that is missing or damaged.
+    """
+    bucket = Bucket(url, folder)
+    marker = into / RESTORING
+    if into.exists() and not marker.exists() and any(into.iterdir()):
+        raise ArgumentError(f"{into} is not empty: name an empty folder, or one that does not exist yet")
+    catalog = newest(bucket)
+    if catalog is None:
+        raise MirrorError(f"Nothing was ever copied to {bucket.url}, so there is nothing to restore")
+    files.folder(into)
+    files.write(marker, b"")
+    wanted = {path: file for path, file in catalog.files.items() if not path.startswith(SNAPSHOTS)}
+    for done, (path, file) in enumerate(wanted.items(), 1):
+        target = into / path
+        if not target.resolve().is_relative_to(into.resolve()):
+            raise MirrorError(
+                f"The catalog in {bucket.url} names a file outside of the warehouse: do not trust that copy"
+            )
+        if not target.is_file() or files.digest(target) != file.sha256:
+            files.folder(target.parent)
+            with files.replacing(target) as aside:
+                with aside.open("wb") as opened:
+                    found = bucket.fetch(stored_as(path, file), opened)
+                if found != file.sha256:
+                    raise MirrorError(
+                        f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now,"
+                        " run this again when it is done: what was fetched is kept. If not, `rollbook mirror verify`"
+                        " says what to do"
+                    )
+        progress("files", done, len(wanted))
+    marker.unlink()
+    return catalog
+
+
+# -- the object store --------------------------------------------------------------------------------------------------
+
+# Timeouts of one request (at most 5 MB), and of all its retries together.
+REQUEST_SECONDS = 60
+RETRY_SECONDS = 180
+
+_REASONS = {"Unauthenticated": "it does not accept the credentials", "PermissionDenied": "it does not allow that"}
+
+
+class Bucket:
+    """A folder of an object store; `url` is such as s3://bucket/prefix. Thread-safe.
+
+    Credentials, region and endpoint come from the environment, as for the store's own tools (AWS_ACCESS_KEY_ID,
+    AWS_ENDPOINT_URL and so on). Every method raises MirrorError.
+    """
+
+    def __init__(self, url: str, folder: str = "") -> None:
+        """`folder` is a subfolder of the URL. Sends no request. Raises SettingError without the extra `mirror`."""
+        self.url = f"{url.rstrip('/')}/{folder}".rstrip("/")
+        try:
+            import obstore
+        except ImportError:
+            raise SettingError(
+                'ROLLBOOK_LAKE needs the extra mirror, which is not installed: pip install "rollbook[mirror]"'
+            ) from None
+        self._obstore: Any = obstore
+        with self._translated("be opened"):
+            if self.url.startswith("file:"):
+                root = files.folder(Path(unquote(urlsplit(self.url).path)))
+                self._store = self._obstore.store.LocalStore(root, automatic_cleanup=True)
+            else:
+                client = {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True}
+                retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
+                self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
+
+    def put(self, name: str, content: Path, digest: str) -> None:
+        """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
+        with self._translated("take an object"):
+            self._obstore.put(self._store, name, content)
+        if self.fetch(name) != digest:
+            raise MirrorError(
+                f"What was copied to {self.url} differs from what is read back from it. Nothing here is lost: run"
+                " `rollbook mirror sync` again, and if this happens again, check that storage"
+            )
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create an object atomically, in one request; returns whether it is ours: no other one exists already."""
+        errors = self._obstore.exceptions
+        with self._translated("take an object"), suppress(errors.AlreadyExistsError, errors.PreconditionError):
+            self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            return True
+        return self.read(name) == content  # if equal, the response to an earlier try was lost
+
+    def read(self, name: str) -> bytes:
+        """An object's content. Raises FileNotFoundError, too."""
+        with self._translated("be read"):
+            return bytes(self._obstore.get(self._store, name).bytes())
+
+    def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
+        """Read an object, into an open file if given; returns its SHA-256 in hex, empty if there is no such object."""
+        digest = sha256()
+        with self._translated("be read"), suppress(FileNotFoundError):
+            for chunk in self._obstore.get(self._store, name):
+                digest.update(chunk)
+                if to is not None:
+                    to.write(chunk)
+            return digest.hexdigest()
+        return ""
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """The size in bytes of every object below a folder, by name."""
+        with self._translated("be listed"):
+            listed: Iterator[list[dict[str, Any]]] = self._obstore.list(self._store, prefix=prefix or None)
+            return {found["path"]: found["size"] for page in listed for found in page}
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects. If one of them is missing, others may stay for the next time."""
+        with self._translated("delete objects"), suppress(FileNotFoundError):
+            self._obstore.delete(self._store, names)
+
+    @contextmanager
+    def _translated(self, action: str) -> Iterator[None]:
+        """Raise MirrorError without the store's own message, which contains addresses and key names."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except self._obstore.exceptions.BaseError as error:
+            kind = type(error).__name__.removesuffix("Error")
+            reason = _REASONS.get(kind, f"{kind}; no usable answer")
+        except (OSError, ValueError, TypeError) as error:
+            reason = type(error).__name__
+        else:
+            return
+        raise MirrorError(
+            f"The mirror at {self.url} could not {action} ({reason}). Nothing here is lost, and the next sync tries"
+            " again: check that storage, its credentials and ROLLBOOK_LAKE"
+        )
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+
+def prove(settings: Settings, progress: Progress) -> None:
+    """Prove a warehouse's copy, and its published files. Requires the writer lock, and that nothing is behind.
+
+    Raises MirrorError with what differs, and what restoring and rebuilding raise. `progress` may raise, to stop it.
+    """
+    ours = Warehouse(settings.warehouse_path)
+    with files.aside(ours.build) as folder:
+        restore(settings.lake, settings.institution, folder / "copy", progress)
+        theirs = Warehouse(folder / "copy")
+        beside = WholeRollbook(
+            settings.model_copy(update={"keep_days": None}),
+            progress=progress,
+            warehouse=theirs,
+            raw=RawStore(theirs.root / "raw"),
+        )
+        expired = beside.landings.expired_days()
+        beside.rebuild(confirm=always, accept_loss=bool(expired))
+        found = [*_differing(ours, theirs, in_lake=bool(expired))]
+        for file in (ours.published, *ours.kept()) if expired else ():
+            found += _faults(ours, file)
+    if found:
+        raise MirrorError(
+            f"What was restored from the copy is not what readers have: {listed_names(found, 5)}. Run `rollbook mirror"
+            " verify`; if it finds nothing, run `rollbook rebuild`, and this again"
+        )
+
+
+def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator[str]:
+    """The tables that differ between two warehouses: the published ones, or those of the lake's days."""
+    pairs = {
+        f"{r.schema}.{r.name}": [_published(r, of) for of in ("ours", "theirs")]
+        for r in declared()
+        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS)
+    }
+    if in_lake:
+        lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]
+        pairs = {name: [lake.scan(t, days) for lake, days in lakes] for name, t in TABLES.items()}
+        pairs["observed"] = [lake.scan_observed(days) for lake, days in lakes]
+    with connect(scratch=theirs.scratch, about=ours.published) as con:
+        for name, warehouse in {"ours": ours, "theirs": theirs}.items():
+            con.execute(f"ATTACH {literal(warehouse.published)} AS {name} (READ_ONLY)")
+        for name, (a, b) in pairs.items():
+            differing = f"({a}) EXCEPT ALL ({b})"
+            if name not in EXPIRING:
+                differing = f"({differing}) UNION ALL (({b}) EXCEPT ALL ({a}))"
+            if number := count(con, f"SELECT COUNT(*) FROM ({differing})"):
+                yield f"{number:,} rows of {name}"
+
+
+def _published(relation: Relation, of: str) -> str:
+    """The query for a published table. Of the record of the syncs only what readers have yet: a held or failed night
+    publishes nothing.
+    """
+    rows = f"SELECT {names(relation.columns)} FROM {of}.{relation.schema}.{relation.name}"
+    is_record = relation.schema == "ops" and of == "theirs"
+    return f"{rows} SEMI JOIN ours.ops.syncs USING (snapshot_date, landing)" if is_record else rows
+
+
+def _faults(warehouse: Warehouse, file: Path) -> list[str]:
+    """What is wrong with a published file: it cannot be read, or is not what the lake's days say."""
+    if not warehouse.is_sound(file, thoroughly=True):
+        return [f"{file.name} cannot be read"]
+    with connect(file, scratch=warehouse.scratch, read_only=True) as con:
+        found = checks.examine(con, warehouse.lake, warehouse.lake.days(), whole=True).values()
+    return [f"{file.name}: {sentence}" for sentences in found for sentence in sentences]

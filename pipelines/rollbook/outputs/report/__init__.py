@@ -1,0 +1,95 @@
+"""The morning page, `warehouse/report.html`: last night and the last month, on one page for a head of department.
+
+It is made from the published file (by `morning`) and shows counts; it names students only if a setting says so (G12).
+It is made after the publish, so it never delays or blocks the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import duckdb
+
+from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.landing.manifest import Hold
+from rollbook.store.database import connect
+from rollbook.sync.listeners import ErasureUnderWay, Listener
+from rollbook.sync.rollbook import Rollbook
+from rollbook.tables import TABLES, WALKED
+from rollbook.util import files
+
+FILE = "report.html"
+
+
+class MorningPage(Listener):
+    """Writes the page of one warehouse."""
+
+    name = FILE
+
+    def __init__(self, rollbook: Rollbook) -> None:
+        self.rollbook = rollbook
+        self.path = rollbook.warehouse.root / FILE
+
+    def published(self, at: datetime) -> None:
+        """Make the page from the published file."""
+        self._write(at)
+
+    def failed(self, error: RollbookError, at: datetime) -> None:
+        """Say on the page what went wrong since the data."""
+        if not isinstance(error, (ArgumentError, BusyError)):  # mistakes of whoever typed a command
+            self._write(at, on_page(error), error.message)
+
+    def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student
+        """Remove the page, which may name the student."""
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
+        book = self.rollbook
+        if not book.warehouse.merged_days():  # nothing is published, or all of it was discarded
+            self.path.unlink(missing_ok=True)
+            return
+        unproven = [u.description for u in book.landings.long_unproven()]
+        with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
+            names, remarks = book.settings.report_names, [*filter(None, (each.remark() for each in book.listeners))]
+            page = make(con, at=at, names=names, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
+        files.write(self.path, page.encode(), book.warehouse.mode)
+
+
+def make(
+    con: duckdb.DuckDBPyConnection,
+    *,
+    at: datetime,
+    names: bool = False,
+    trouble: str = "",
+    advice: str = "",
+    unproven: Sequence[str] = (),
+    remarks: Sequence[str] = (),
+) -> str:
+    """Return the page's HTML, from an open database. For the parameters see `morning.render`."""
+    # Commands that make no page should not wait for Jinja.
+    from rollbook.outputs.report import morning
+
+    content = morning.load_morning(con, names=names)
+    charts = morning.draw(content)
+    return morning.render(content, charts, at=at, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
+
+
+def on_page(error: RollbookError) -> str:
+    """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
+    if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
+        return "Last night's sync did not work, so nothing newer is known yet. The next one that works makes up for it."
+    counts = [c for c in error.report.counts if not TABLES[c.table].is_list]
+    gone = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
+    # One of a set's tables has a row per record, so the largest count is close to the number of records.
+    most = {name: max((c.altered for c in counts if TABLES[c.table].set == name), default=0) for name in WALKED}
+    lost = {
+        name: max((n for c in counts if TABLES[c.table].set == name for _, n in c.vanished.values()), default=0)
+        for name in WALKED
+    }
+    parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
+    for numbers, would in ((most, "the records of {} would change"), (lost, "figures of {} would vanish")):
+        if of := " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number):
+            parts.append(would.format(of))
+    changes = "; ".join(parts) or "many students would be in other classes"
+    return f"More would change than on a normal night, so a person must approve it first: {changes}."

@@ -1,0 +1,453 @@
+"""Erases one student from the whole warehouse, for good.
+
+    holdings    count what holds the student; nothing is written
+    erase       the whole of it: count, ask, record the student's keyed hash and that this erasure is under way
+    hold, lift  refuse to erase a student, while there is a legal duty to keep records
+    readmit     let a new person in, to whom the service gave an erased student's id
+
+From then on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
+from the landings, the lake and the published files, and then tells all listeners. All of it can be repeated, and works
+from what it finds. Students are matched by keyed hash only, so the journal names nobody.
+
+The certificate says what was done, for a data-protection officer's files. It does not say who was erased.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import msgspec
+
+from rollbook import __version__
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.export import exported
+from rollbook.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
+from rollbook.landing.manifest import Hold
+from rollbook.landing.records import as_id
+from rollbook.store import without
+from rollbook.store.database import connect, count
+from rollbook.store.statements import statements
+from rollbook.sync.erasures import Erasures
+from rollbook.sync.listeners import ErasureUnderWay, Listener
+from rollbook.sync.whole import WholeRollbook
+from rollbook.tables import SETS
+from rollbook.util import files
+
+sql = statements("rollbook.privacy")
+
+# Whether a student was erased.
+Gone = Callable[[int], bool]
+
+ERASED = "(erased)"
+WAIT_SECONDS = 30.0
+
+_TOLD = re.compile(r"\b(?:students? |student/|more than once, such as )\d+(?:, \d+)*\b")
+_HINT = "student"
+
+# The reference id, email, name, first and last name.
+Name = tuple[str | None, str | None, str | None, str | None, str | None]
+
+
+# What is counted, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
+LABELS = {
+    "landings": "landings with the student, in raw/",
+    "bodies": "bodies in them, rewritten or removed",
+    "records": "records in these bodies, removed",
+    "rejects": "refused records and values, removed",
+    "searches": "searches for the student in manifests, removed",
+    "days": "days of the lake, rewritten in snapshots/",
+    "rows": "rows of the published file, removed",
+    "expired": "expired days, of which only the history is left",
+    "versions": "published files, made again",
+    "altered": "altered copies in build/, removed",
+    "exports": "files in exports/, deleted whatever they hold",
+    "codes": "codes of the pseudonymous file, deleted",
+    "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
+    " without the student",
+    "dagster": "texts in Dagster's records, changed",
+    "recognised": "remaining records with the student's email or reference id, under another id or none",
+}
+# What to do about records of Dagster that were not cleaned.
+_BY_HAND = "look for the student's id in the logs of runs with details, and delete these runs."
+TO_DO = (
+    "Backups of the warehouse, of raw/, of fleet.duckdb and of Dagster's folder still hold the student: delete them, or"
+    " let them expire, and note by when. After a restore, the next sync removes the student from raw/, snapshots/,"
+    " published/ and private/codes.json again, as long as private/erasures/ is the latest one. A restored fleet.duckdb"
+    " holds the student until the next `rollbook fleet build`.",
+    "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
+    " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
+    "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
+    " or sent, Parquet and CSV that others took from snapshots/, other databases that read the published file.",
+    "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
+    "The disk may keep old blocks until they are overwritten: disk encryption or secure disposal covers that.",
+    "The records service is not part of Rollbook: it may still list the student.",
+)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What holds a student: counts by key (see LABELS), and all names that the student ever had.
+
+    The first names are those that a student is searched by. `exports` are deleted, whatever they hold. `landings` are
+    all landings, also those without the student.
+    """
+
+    counts: dict[str, int]
+    exports: list[Path]
+    names: list[Name]
+    landings: dict[Path, Found]
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything in the warehouse is about the student."""
+        return any(self.counts[key] for key in ("landings", "days", "rows"))
+
+
+class Certificate(NamedTuple):
+    """The certificate of one erasure, in Markdown, as it is kept at `path`; and its counts by key (see LABELS)."""
+
+    path: Path
+    text: str
+    counts: dict[str, int]
+
+
+class Erasure(Listener):
+    """The erasures of one warehouse. The caller holds the writer lock."""
+
+    name = "the record of an erasure"
+
+    def __init__(self, erasures: Erasures) -> None:
+        self.erasures = erasures
+        self.raw = erasures.raw
+        self.warehouse = erasures.warehouse
+        self.certificate: Certificate | None = None
+
+    def holdings(self, student: int) -> Holdings:
+        """Count what holds a student. Reads every body of every landing; raises DamagedError."""
+        rows = recognised = 0
+        if self.warehouse.published.is_file():
+            rows = without.rows_in_file(self.warehouse.published, self.warehouse.scratch, [student])
+            with self._published() as con:
+                recognised = count(con, sql("same_names"), {"student": student})
+        key = b"only in memory"
+        gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.erasures.clock())])
+        folders = list(self.raw.folders())
+        landings = {}
+        for number, folder in enumerate(folders, start=1):
+            landings[folder.path] = find(folder, gone)
+            self.erasures.progress("landings read", number, len(folders))
+        with self.warehouse.computing() as con:
+            records = self.warehouse.lake.days().values()
+            days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
+        exports, found = exported(self.warehouse.root), landings.values()
+        counts = {
+            "landings": sum(f.anything for f in found),
+            "bodies": sum(f.bodies for f in found),
+            "records": sum(f.records for f in found),
+            "rejects": sum(f.rejects for f in found),
+            "searches": sum(f.absences for f in found),
+            "days": days,
+            "rows": rows,
+            "expired": len(self.raw.expired() - set(self.raw.days())),
+            "versions": len(self.warehouse.versions.all()),
+            "altered": len(self.erasures.altered()),
+            "exports": len(exports),
+            "recognised": recognised,
+        }
+        return Holdings(counts, exports, self.names(student), landings)
+
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Delete the exports, clean the alerts and Dagster's records, and write the certificate; composed last."""
+        warehouse, pending, counts = self.warehouse, erased.pending, erased.counts
+        exports, left_open = exported(warehouse.root), list[str]()
+        for path in exports:
+            path.unlink()
+        take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
+        counts["exports"] = len(exports)
+        home = Path(pending.home) if pending.home else None
+        if home is None or not home.is_dir():
+            left_open.append(
+                "Dagster's records were not cleaned, as no folder of Dagster's was found (DAGSTER_HOME): if there is"
+                f" one, {_BY_HAND}"
+            )
+        else:
+            counts["dagster"], locked = take_out(home, erased.gone.__contains__)
+            left_open.append(
+                f"Of Dagster's records, those below {home} were cleaned. If Rollbook ran with another DAGSTER_HOME,"
+                f" there {_BY_HAND}"
+            )
+            if elsewhere := _kept_elsewhere(home):
+                left_open.append(
+                    f"Dagster keeps records outside of that folder ({elsewhere} in its dagster.yaml), such as in"
+                    f" PostgreSQL, which were not cleaned: {_BY_HAND}"
+                )
+            if locked:
+                left_open.append(
+                    f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
+                    " student's id in them."
+                )
+        names = [str(path.relative_to(warehouse.root)) for path in exports]
+        text = _certificate(erased.number, pending, self.erasures.clock(), counts, names, left_open)
+        path = self.raw.erasure_register.folder / f"certificate-{erased.number}.md"
+        files.write(path, text.encode())
+        self.certificate = Certificate(path, text, counts)
+
+    def _published(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True)
+
+    def names(self, student: int) -> list[Name]:
+        """All names that the student has in the published file."""
+        if not self.warehouse.published.is_file():
+            return []
+        columns = "reference_id, email, name, first_name, last_name"
+        with self._published() as con:
+            return con.execute(
+                f"SELECT DISTINCT {columns} FROM history.students WHERE student_id = $1", [student]
+            ).fetchall()
+
+
+def holdings(rollbook: WholeRollbook, student: int) -> Holdings:
+    """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
+
+    Raises ArgumentError for an invalid id, and what recovery raises.
+    """
+    _check(student)
+    with rollbook.writer():
+        rollbook.ready()
+        return rollbook.listener(Erasure).holdings(student)
+
+
+def erase(
+    rollbook: WholeRollbook,
+    student: int,
+    *,
+    reason: str,
+    confirm: Callable[[Holdings], bool],
+    home: Path | None = None,
+) -> Certificate:
+    """Erase a student, and leave them out of all later landings; returns the certificate.
+
+    `confirm` asks whether to go on, given what holds the student. `home` is Dagster's folder, whose records are
+    cleaned. An unknown student is kept out as well, if that is confirmed. Raises ArgumentError for an invalid id, a
+    reason that is missing or identifies the student, and a student under a legal hold; HeldError when it is not
+    confirmed. Nothing is changed then.
+    """
+    _check(student, reason)
+    rollbook.settings.check_words(reason)
+    with rollbook.writer():
+        rollbook.ready()
+        erasure = rollbook.listener(Erasure)
+        found = erasure.holdings(student)
+        content = rollbook.raw.erasure_register.begun()
+        key = bytes.fromhex(content.key)
+        ident = keyed(key, "id", str(student))
+        if held := [hold for hold in content.holds if hold.id == ident]:
+            raise ArgumentError(
+                f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
+                " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
+            )
+        if student in rollbook.raw.erasure_register.matcher() and not found.anything:
+            raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
+        if not confirm(found):
+            raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
+        _check_reason(reason, student, found.names)
+        now = rollbook.clock()
+        names = {
+            name_hash(key, of, value)
+            for name in found.names
+            for of, value in zip(SETS["students"].names, name, strict=False)
+            if value
+        }
+        erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
+        pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
+        # From here on it can only be finished.
+        rollbook.raw.erasure_register.write(
+            msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
+        )
+        rollbook.erasures.found = found.landings
+        rollbook.recover()  # as the next writer would after a kill at this point
+        if erasure.certificate is None:
+            raise AssertionError("an erasure that was begun is not finished")
+        return erasure.certificate
+
+
+def hold(rollbook: WholeRollbook, student: int, *, reason: str) -> None:
+    """Put a student under a legal hold, until it is lifted. Raises ArgumentError for one who is erased already, or a
+    reason that identifies the student.
+    """
+    _check(student, reason)
+    rollbook.settings.check_words(reason)
+    register = rollbook.raw.erasure_register
+    with rollbook.writer():
+        if student in register.matcher():
+            raise ArgumentError("This student was erased already: there is nothing left to hold")
+        _check_reason(reason, student, rollbook.listener(Erasure).names(student))
+        content = register.begun()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        others = tuple(hold for hold in content.holds if hold.id != ident)
+        added = LegalHold(id=ident, reason=reason.strip(), since=rollbook.clock())
+        register.write(msgspec.structs.replace(content, holds=(*others, added)))
+
+
+def lift(rollbook: WholeRollbook, student: int) -> None:
+    """Lift the legal hold on a student. Raises ArgumentError if there is none."""
+    _check(student)
+    register = rollbook.raw.erasure_register
+    with rollbook.writer():
+        content = register.read()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        left = tuple(hold for hold in content.holds if hold.id != ident)
+        if left == content.holds:
+            raise ArgumentError("This student is not under a legal hold: there is nothing to lift")
+        register.write(msgspec.structs.replace(content, holds=left))
+
+
+def readmit(rollbook: WholeRollbook, student: int) -> None:
+    """Let a new person with an erased student's id in, from the next landing on; what was erased stays erased.
+
+    Raises ArgumentError if no student with this id is kept out.
+    """
+    _check(student)
+    register = rollbook.raw.erasure_register
+    with rollbook.writer():
+        rollbook.ready()  # an erasure under way is finished first
+        content = register.read()
+        ident = keyed(bytes.fromhex(content.key), "id", str(student))
+        now = rollbook.clock()
+        entries = tuple(
+            msgspec.structs.replace(each, readmitted_at=now) if each.id == ident and each.is_kept_out else each
+            for each in content.erased
+        )
+        if entries == content.erased:
+            raise ArgumentError("No student with this id is kept out: there is nobody to readmit")
+        register.write(msgspec.structs.replace(content, erased=entries))
+
+
+def _check(student: int, reason: str = "given") -> None:
+    if as_id(student) is None:
+        raise ArgumentError("Give the student's id at the records service, a whole number from 1")
+    if not reason.strip():
+        raise ArgumentError('Say why: add --reason "...", which is kept. Without names')
+
+
+def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
+    """Raise ArgumentError for a reason with the student's id, reference id, email or name, or first and last name."""
+
+    def has(text: str | None) -> bool:
+        word = (text or "").strip()
+        return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", reason, re.IGNORECASE) is not None
+
+    if has(str(student)) or any(any(map(has, alone)) or (has(first) and has(last)) for *alone, first, last in names):
+        raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
+
+
+def _certificate(
+    number: int, pending: Pending, at: datetime, counts: dict[str, int], exports: list[str], left_open: list[str]
+) -> str:
+    """The certificate in Markdown. `exports` were deleted, and `left_open` is for a person to do."""
+    lines = [
+        f"# Erasure {number}",
+        "",
+        f"One student was erased by Rollbook {__version__}, from {pending.began_at:%Y-%m-%d %H:%M:%S} to"
+        f" {at:%Y-%m-%d %H:%M:%S} UTC. This page does not say who.",
+        "",
+        f"Reason: {pending.reason}",
+        "",
+        "| what | count |",
+        "|---|--:|",
+        *(f"| {label} | {counts[key]:,} |" for key, label in LABELS.items() if key in counts),
+        "",
+        "The history and the morning page were made again without the student. All other rows are unchanged, and so"
+        " are the counts that the service states for a class, and the names and counts of undeclared fields. A keyed"
+        " hash of the id is kept in private/erasures/, so that the student stays out of every later landing, rebuild,"
+        " restore and backfill.",
+        "",
+        *(("Deleted, since they may have held the student:", "") if exports else ()),
+        *(f"- `{name}`" for name in exports),
+        *(("",) if exports else ()),
+        "Still to do, by a person:",
+        "",
+        *(f"- {each}" for each in (*left_open, *TO_DO)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# -- Dagster's records -------------------------------------------------------------------------------------------------
+#
+# Names never get there (G12), and metadata and checks hold counts only. A few log lines give the id of the student that
+# was fetched. They are text in SQLite files and logs below Dagster's folder: the id is replaced.
+
+
+def _kept_elsewhere(home: Path) -> str:
+    """The entries of Dagster's configuration by which it may keep records outside of its folder."""
+    with suppress(OSError):
+        text = (home / "dagster.yaml").read_text(encoding="utf-8", errors="replace")
+        return ", ".join(re.findall(r"^((?:\w+_)?storage|compute_logs)\s*:", text, re.MULTILINE))
+    return ""
+
+
+def take_out(home: Path, gone: Gone) -> tuple[int, int]:
+    """Remove students from all records below Dagster's folder; returns the texts changed, and the files not written.
+
+    Waits up to `WAIT_SECONDS` for a database that is in use.
+    """
+    changed = locked = 0
+    for path in sorted(home.rglob("*")):
+        if not path.is_file() or path.is_symlink():
+            continue
+        try:
+            if path.name.endswith(".db"):
+                changed += _of_database(path, gone)
+            elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
+                changed += take_out_of_text(path, gone)
+        except (OSError, sqlite3.Error):
+            locked += 1
+    return changed, locked
+
+
+def cleaned(text: str, gone: Gone) -> str:
+    """Return a text from Dagster's records or an alert without students who are `gone`."""
+
+    def left(told: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda found: ERASED if gone(int(found[0])) else found[0], told[0])
+
+    return _TOLD.sub(left, text)
+
+
+def take_out_of_text(path: Path, gone: Gone) -> int:
+    """Remove students from a text file, if it is there; returns 1 if it was changed."""
+    text = path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
+    left = cleaned(text, gone)
+    if left != text:
+        files.write(path, left.encode(errors="surrogateescape"))
+    return left != text
+
+
+def _of_database(path: Path, gone: Gone) -> int:
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as con:
+        con.execute("PRAGMA secure_delete = ON")
+        con.create_function("cleaned", 1, lambda text: cleaned(text, gone))
+        columns = con.execute(
+            "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
+            " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
+        )
+        changed = 0
+        for table, column in columns.fetchall():
+            has_student = f"TYPEOF(\"{column}\") = 'text' AND \"{column}\" LIKE '%{_HINT}%'"
+            update = f'UPDATE "{table}" SET "{column}" = cleaned("{column}") WHERE {has_student}'
+            changed += con.execute(f'{update} AND cleaned("{column}") <> "{column}"').rowcount
+        if changed:
+            # Old values may remain in free pages and in the write-ahead log.
+            con.execute("VACUUM")
+            with suppress(sqlite3.Error):
+                con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return changed

@@ -1,0 +1,629 @@
+"""The made-up institution, day by day: a day is a pure function of the seed, the size, the opening date and the date.
+
+Every random choice comes from Philox, numpy's counter-based generator, with the seed and the purpose as its key. So
+nothing is simulated forward or kept from day to day, and days can be asked for in any order. Everything is computed for
+all seats of the school at once. No HTTP here. To add a field, add a line to `_students` or `_classes`.
+
+**Pupils.** A school has a fixed number of seats. A fifth of them is vacated in July, by those who have finished school,
+and taken in August. Between, a seat's pupil stays for about two years, and a new one follows two weeks later. Now and
+then a pupil is not listed for some days and comes back. A few get another id and keep their name, email and reference
+id; a few get the id of the one who had the seat before.
+
+**Classes.** A school has a fixed number of places in its timetable, each of which always has one active class. In
+August everybody is promoted: all classes close and others open, with other pupils. Electives are shorter. When one
+closes, its successor opens in the same place on the same day with the same pupils. A closed class stays listed as
+inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own.
+
+**Work.** Nearly everybody works on every day of lessons, a few at a weekend, and nobody in the holidays; the record
+stands as of the last visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few
+of them, by chance; some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion
+falls, and climbs again slowly. All counts of assignments begin again with the school year, in the last week of August.
+The best have extra credit, so that their score is above 100.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import date
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from rollbook.errors import ArgumentError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Record = dict[str, Any]
+Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of its timetable
+
+# Share of pupils, and how many moments apart their visits are. The others never visit.
+_PACES = ((0.78, 10), (0.10, 14), (0.07, 35), (0.035, 400))
+_FIRST_VISIT_WITHIN = 150  # moments: three weeks of term
+
+# In school days, spread over the seats: with 500 students, in a fortnight nine join and nine leave, five are away for
+# some days, and six change their name.
+_SEAT = 560  # from one pupil's joining to the next one's
+_SEAT_EMPTY = 10
+_AWAY_EVERY = 800
+_NAME_LASTS = 800
+_PLACE_LASTS = 4000
+_PLACED_AFTER = 5  # newcomers are in no class until then
+_TEACHER_STAYS = 1200
+_LISTED_AFTER_CLOSING = 15
+_CLASSES_OF_A_TEACHER = 5
+_WEEKS = 40  # with lessons, in a school year
+_YEAR_GROUPS = 5  # one of them leaves each July
+_HAVE_ANOTHER_ID, _HAVE_A_USED_ID, _HAVE_EXTRA_CREDIT = 0.01, 0.05, 0.02  # shares of the pupils
+_SLUMP = ("slump", "slump begins", "slump lasts")
+_TURNS = 4096  # more than a seat's or a place's changes of one kind
+
+# Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
+_OPTIONAL = (
+    *("first_name", "last_name", "profile_image", "classes", "activity_tracking"),
+    *("summary.total_assessments", "summary.completed_assessments", "summary.last_activity_date"),
+)
+_OMITTED_EVERY = 4000
+_OMITTED_FOR = 80
+
+
+# Four lessons for all pupils, two for some. Electives are small and short, so that in a school of 500 a class opens or
+# closes every other day without moving a tenth of the pupils each time. A pupil has at most one class of a group. For
+# each group: the share of the pupils who take it, pupils in a class, and the school days from opening to closing (None:
+# those of the school year).
+_GROUPS = (*((1.0, 25, None),) * 4, (2 / 3, 25, None), (1 / 3, 5, 100))
+_LEAST_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
+# In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
+_SMALL = 50
+
+_SUBJECTS = [
+    *("Mathematics", "English", "Biology", "History", "Chemistry", "Geography", "Physics", "French", "Art and Design"),
+    *("Computing", "Spanish", "Music", "Economics", "Latin", "Physical Education", "Philosophy", "German"),
+    *("Robotics", "Choir", "Pottery", "Chess", "Film Studies", "Astronomy", "Debating", "Gardening", "Photography"),
+]
+
+
+class Day(NamedTuple):
+    """The records of one day, in the order of the lists: by ascending id."""
+
+    date: date
+    students: list[Record]
+    classes: list[Record]
+
+
+class Institution:
+    """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools."""
+
+    def __init__(self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1)) -> None:
+        self.seed, self.opened = seed, opened
+        self._start = day_number(opened)
+        self._opening_year = int(year_of(self._start))
+        self._first = int(SCHOOL_DAYS[self._start - 1]) + 1  # the first school day
+        seats = ceil(students / ((_SEAT - _SEAT_EMPTY) / _SEAT * (1 - 2.5 / _AWAY_EVERY)))
+        self._seats = np.arange(seats)
+        self._groups_taken = len(_GROUPS) - (students < _SMALL)
+        self._seat_phase = self._spread("seat", seats, _SEAT)
+        self._away_phase = self._spread("away", seats, _AWAY_EVERY)
+        self._name_phase = self._spread("name", seats, _NAME_LASTS)
+        self._place_phase = self._spread("place", seats * len(_GROUPS), _PLACE_LASTS).reshape(len(_GROUPS), seats)
+        self._omitted_phase = [self._spread(f"omitted {field}", seats, _OMITTED_EVERY) for field in _OPTIONAL]
+
+        self._sizes = [max(_LEAST_OF_A_GROUP, round(students * share / size)) for share, size, _ in _GROUPS]
+        places = sum(self._sizes)
+        self._places = np.arange(places)
+        self._lasts = np.repeat([lasts or 0 for _, _, lasts in _GROUPS], self._sizes)
+        # Spread over all classes that last as long, or a fortnight might have no closing class.
+        self._class_phase = np.zeros(places, dtype=np.int64)
+        for lasts in set(filter(None, self._lasts.tolist())):
+            alike = self._lasts == lasts
+            self._class_phase[alike] = self._spread(f"class {lasts}", int(alike.sum()), lasts)
+        self._teacher_phase = self._spread("class teacher", places, _TEACHER_STAYS)
+        self._teachers = self._make_teachers(max(2, places // _CLASSES_OF_A_TEACHER))
+        self._figures = lru_cache(8)(self._figures_on)  # five weekdays are in use at a time
+
+    def on(self, day: date) -> Day:
+        """Return the records at the end of that day.
+
+        Raises ArgumentError for a day before the school opened or after the calendar ends.
+        """
+        if day < self.opened:
+            raise ArgumentError(f"The sandbox's school opened on {self.opened}. Ask for that day or a later one.")
+        if day > LAST_DATE:
+            raise ArgumentError(f"The sandbox's calendar ends on {LAST_DATE}. Ask for that day or an earlier one.")
+        today = day_number(day)
+        pupils, work = self._people(today)
+        classes = self._classes(today, pupils, work)
+        active = {place: each for place, each in classes if each["class_status"]}
+        students = self._students(today, pupils, work, active)
+        return Day(day, students, sorted((each for _, each in classes), key=lambda each: int(each["class_id"])))
+
+    def failing(self, day: date) -> set[int]:
+        """Return the ids of the listed pupils who hand in little on a day: always, or for some weeks now.
+
+        The records do not say so. Whoever finds out who fails from the records can be measured against this.
+        """
+        pupils, work = self._people(day_number(day))
+        return set(pupils["id"][pupils["listed"] & work["fails"]].tolist())
+
+    def _draw(self, purpose: str, size: int | tuple[int, ...], turn: Ints | int = 0) -> Floats:
+        """Return one number between 0 and 1 for each of so many; another turn gives another number."""
+        turns = np.broadcast_to(turn, size)
+        drawn = np.empty(size)
+        for one in np.unique(turns).tolist():
+            key = np.array([self.seed % 2**64, crc32(purpose.encode())], dtype=np.uint64)
+            numbers = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, one])).random(size)
+            np.copyto(drawn, numbers, where=turns == one)
+        return drawn
+
+    def _spread(self, purpose: str, size: int, period: int) -> Ints:
+        """Return a phase in 0 .. period - 1 for each, shuffled and evenly spaced.
+
+        Even spacing ensures that a small school has a leaver in every fortnight and a mass change in no night.
+        """
+        ranks: Ints = np.argsort(np.argsort(self._draw(purpose, size), kind="stable"))
+        return ranks * period // size
+
+    def _make_teachers(self, count: int) -> list[Record]:
+        shares = [self._draw(f"teacher's {purpose}", count) for purpose in ("tradition", "given", "family")]
+        return [
+            {"teacher_id": own, "name": person.name, "email": f"{person.spelled}.{own}@staff.example.org"}
+            for own, person in enumerate(people(*shares), start=70_001)
+        ]
+
+    def _people(self, today: int) -> tuple[Columns, Columns]:
+        """Return the pupils of all seats, and their work, at the end of a day."""
+        school_day, seats = int(SCHOOL_DAYS[today]), len(self._seats)
+        since = school_day - self._first + 1
+        moved_in, stayed = np.divmod(since + self._seat_phase, _SEAT)
+        away = (since + self._away_phase) % _AWAY_EVERY < 1 + self._seats % 4
+        # Those whose seat is taken in August: how often it was, when it was last, and whether the July before has come.
+        year = year_of(today)
+        promoted = (year + self._seats) // _YEAR_GROUPS - (self._opening_year + self._seats) // _YEAR_GROUPS
+        taken = np.where(promoted > 0, _YEARS[year - (year + self._seats) % _YEAR_GROUPS], self._start)
+        finished = ((year + 1 + self._seats) % _YEAR_GROUPS == 0) & (today >= _FINISHED[year])
+        occupant = moved_in + promoted
+        joined = np.maximum(day_of_school_day(school_day - stayed), taken)
+        here = np.minimum(stayed, np.where(promoted > 0, school_day - SCHOOL_DAYS[taken], stayed))
+        groups_taken = 4 + (self._draw("groups", seats, occupant) * (self._groups_taken - 3)).astype(int)
+        places, start = [], 0
+        for group, size in enumerate(self._sizes):
+            moves = (since + self._place_phase[group]) // _PLACE_LASTS
+            if _GROUPS[group][2] is None:
+                moves = moves + 40 * (year - self._opening_year)
+            place = start + (self._draw(f"place {group}", seats, occupant * _TURNS + moves) * size).astype(int)
+            places.append(np.where((here >= _PLACED_AFTER) & (group < groups_taken), place, -1))
+            start += size
+        size = 10 ** max(3, len(str(seats)))
+        number = (10 + occupant) * size + self._seats
+        has_used_id = (self._draw("used id", seats, occupant) < _HAVE_A_USED_ID) & (occupant > 0)
+        own_id = np.where(has_used_id, number - size, number)
+        # Another id from some week of their stay on.
+        changes_id = self._draw("another id", seats, occupant) < _HAVE_ANOTHER_ID
+        has_another_id = changes_id & (here >= 5 + 100 * self._draw("another id from", seats, occupant))
+        pupils = {
+            "id": np.where(has_another_id, own_id + 500 * size, own_id),
+            "number": number,
+            "listed": (stayed < _SEAT - _SEAT_EMPTY) & ~away & ~finished,
+            "occupant": occupant,
+            "joined": joined,
+            "names": (since + self._name_phase) // _NAME_LASTS,
+            "places": np.stack(places, axis=1),
+        }
+        return pupils, self._work(occupant, joined, today)
+
+    def _work(self, occupant: Ints, joined: Ints, today: int) -> Columns:
+        def draw(purpose: str) -> Floats:
+            return self._draw(purpose, len(occupant), occupant)
+
+        kind, limits = draw("pace"), np.cumsum([share for share, _ in _PACES])
+        apart = np.array([moments for _, moments in (*_PACES, _PACES[-1])])
+        pace = apart[np.searchsorted(limits, kind, side="right")]
+        phase = (draw("phase") * pace).astype(int)
+        # Newcomers log in within three weeks at any pace; the paced visits count from there.
+        first = MOMENTS[joined - 1] + (draw("first visit") * _FIRST_VISIT_WITHIN).astype(int)
+        has_visited = (first < MOMENTS[today]) & (kind < limits[-1])
+        latest = (MOMENTS[today] - 1 - phase) // pace
+        paced = latest - (first - phase) // pace
+        visits = np.where(has_visited, 1 + paced, 0)
+
+        last_day = day_of_moment(np.where(paced > 0, latest * pace + phase, first))
+        year = year_of(last_day)
+        now, lessons, joined_at = (TERM_DAYS[on] - TERM_DAYS[_YEARS[year]] for on in (today, last_day, joined))
+        # Most pupils miss few assignments; some always miss most, and some nearly all for a few weeks of the year.
+        has_slump, begins, lasts = (self._draw(what, len(occupant), occupant * _TURNS + year) for what in _SLUMP)
+        begins = np.where(has_slump < 0.2, 1 + (30 * begins).astype(int), _WEEKS + 1)
+        ends = begins + 3 + (4 * lasts).astype(int)
+        struggles = draw("struggles") < 0.07
+        usually = np.where(struggles, 0.78, 0.15 * draw("diligence") ** 2)
+        weeks = np.arange(_WEEKS + 1)[:, None]
+        chance = np.where((begins <= weeks) & (weeks < ends), 0.9, usually)
+        a_week = 3 + (3 * draw("assignments a week")).astype(int)
+        missed = _binomial(a_week, chance, self._draw("missed", chance.shape, occupant * _TURNS + year))
+        done = np.insert(np.cumsum(a_week - missed, axis=0), 0, 0, axis=0)
+
+        def given(day: Ints) -> Any:
+            """How many of the year's assignments were given by a day of lessons, counted from 0."""
+            return np.maximum(a_week * (day // 5) + np.minimum(day % 5 + 1, a_week), 0)
+
+        def handed_in(count: Ints) -> Any:
+            """How many of the year's first assignments the pupil hands in."""
+            week, of_it = np.divmod(count, a_week)
+            return done[week, self._seats] + np.minimum(of_it, a_week - missed[week, self._seats])
+
+        before = given(joined_at - 1)
+        due, worked = (np.maximum(given(lessons - ago), before) for ago in (5, (5 * draw("slowness")).astype(int)))
+        assigned = np.where((kind >= limits[-1]) & (draw("given") < 0.5), 6 + (9 * draw("unit size")).astype(int), 0)
+        total = np.where(has_visited, given(lessons) - before, assigned)
+        completed = np.where(has_visited, handed_in(worked) - handed_in(before), 0)
+        missing = np.where(has_visited, due - before - handed_in(due) + handed_in(before), 0)
+        usual = np.where(struggles, 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
+        usual = np.where(draw("extra credit") < _HAVE_EXTRA_CREDIT, 99 + 8 * draw("skill"), usual)
+        unscored = (completed == 0) | (draw("unscored") < 0.02)
+        return {
+            "has_visited": has_visited,
+            "first_day": day_of_moment(first),
+            "last_day": last_day,
+            "total": total,
+            "completed": completed,
+            "rate": np.round(100 * completed / np.maximum(total, 1), 2),
+            "score": np.where(unscored, np.nan, np.round(usual + 5 * np.sin(completed / 9 + phase), 1)),
+            "total_assessments": np.where(has_visited, 1 + total // 10, 0),
+            "completed_assessments": completed // 10,
+            "minutes": np.round((15 + 45 * draw("stamina")) * visits, 1),
+            "submitted": completed,
+            "missing": missing,
+            "fails": struggles | (begins <= now // 5) & (now // 5 < ends),
+        }
+
+    def _figures_on(self, today: int) -> Floats:
+        """Return, for each place, the average rate, the average score and the minutes of its pupils on a day."""
+        pupils, work = self._people(today)
+        scored = ~np.isnan(work["score"])
+        count = self._per_place(pupils, np.ones(len(scored)))
+        rate = self._per_place(pupils, work["rate"]) / np.maximum(count, 1)
+        of_scored = np.maximum(self._per_place(pupils, scored), 1)
+        score = self._per_place(pupils, np.where(scored, work["score"], 0)) / of_scored
+        return np.round([rate, score, self._per_place(pupils, work["minutes"])], 1)
+
+    def _per_place(self, pupils: Columns, amounts: npt.NDArray[Any]) -> Floats:
+        """Sum the listed pupils' amounts in each place. One column at a time keeps memory small."""
+        sums = np.zeros(len(self._places))
+        for column in pupils["places"].T:
+            taken = (column >= 0) & pupils["listed"]
+            sums += np.bincount(column[taken], weights=amounts[taken], minlength=len(sums))
+        return sums
+
+    def _classes(self, today: int, pupils: Columns, work: Columns) -> list[tuple[int, Record]]:
+        """Return the records of the classes, each with its place."""
+        school_day = int(SCHOOL_DAYS[today])
+        since = school_day - self._first + 1
+        year = int(year_of(today))
+        first, before = (int(SCHOOL_DAYS[_YEARS[each]]) for each in (year, year - 1))
+        of_year = self._lasts == 0
+        lasts = np.where(of_year, first - before, self._lasts)
+        turn, age = np.divmod(since + self._class_phase, lasts)
+        turn = np.where(of_year, year - self._opening_year, turn)
+        age = np.where(of_year, school_day - first, age)
+        teacher = self._places // _CLASSES_OF_A_TEACHER + (since + self._teacher_phase) // _TEACHER_STAYS
+        summarised = np.maximum(day_of_school_day(school_day - (school_day - self._places) % 5), self._start)
+        figures = np.empty((3, len(self._places)))
+        for number in np.unique(summarised).tolist():
+            figures[:, summarised == number] = self._figures(number)[:, summarised == number]
+        columns = (
+            *(turn, age, lasts, teacher % len(self._teachers), *figures),
+            self._per_place(pupils, np.ones(len(self._seats))).astype(int),
+            self._per_place(pupils, work["has_visited"]).astype(int),
+        )
+        found = []
+        for place, (turn_, age_, lasted, teacher_, *of_pupils) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            opened = school_day - age_
+            found.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
+            if turn_ and age_ < min(_LISTED_AFTER_CLOSING, since):
+                closed = self._class(place, turn_ - 1, opened - lasted, opened - 1, teacher_, [*of_pupils[:3], 0, 0])
+                found.append((place, closed | {"class_status": 0}))
+        return found
+
+    def _class(self, place: int, turn: int, opened: int, last: int, teacher: int, of_pupils: list[Any]) -> Record:
+        """Return one class's record (contract, "Class"); `opened` and `last` are counts of school days.
+
+        The first assignment comes one to two weeks after opening, the others two to four weeks apart. One class in 25
+        has none.
+        """
+        rate, score, minutes, enrolled, submitters = of_pupils
+        class_id = (5 + turn) * 10 ** max(3, len(str(len(self._places)))) + place
+        level, subject = divmod(place // 4, len(_SUBJECTS))
+        course = {"course_id": 201 + place // 4, "course_name": f"{_SUBJECTS[subject]} {level + 1}"}
+        opened = max(opened, self._first - 1)
+        first, apart = opened + 4 + place % 7, 10 + place % 11
+        assignments = 1 + (last - first) // apart if place % 25 and last >= first else 0
+        with_submissions = submitters if assignments else 0
+        return {
+            "class_id": class_id,
+            "class_title": f"{course['course_name']}{'ABCD'[place % 4]}",
+            "class_code": f"{_SUBJECTS[subject][:3].upper()}-{class_id}",
+            "class_status": 1,
+            "class_room": f"{'NESW'[place % 4]}{100 + (place + turn) % 240}",
+            "class_dateadded": self._iso(opened),
+            "course": course,
+            "teacher": self._teachers[teacher],
+            "student_count": enrolled,
+            "summary": {
+                "average_completion_rate": rate,
+                "average_score": score,
+                "total_engagement_minutes": minutes,
+            },
+            "assignment_activity": {
+                "has_assignments": assignments > 0,
+                "assignment_count": assignments,
+                "first_assignment_date": self._iso(first) if assignments else None,
+                "last_assignment_date": self._iso(first + (assignments - 1) * apart) if assignments else None,
+                "students_enrolled": enrolled,
+                "students_with_submissions": with_submissions,
+                "students_without_submissions": enrolled - with_submissions,
+            },
+        }
+
+    def _iso(self, school_day: int) -> str:
+        """Return the date of a school day, none before the school opened (which may have been at a weekend)."""
+        return _iso(max(int(np.searchsorted(SCHOOL_DAYS, school_day)), self._start))
+
+    def _students(self, today: int, pupils: Columns, work: Columns, active: dict[int, Record]) -> list[Record]:
+        """Return the listed students' records (contract, "Student")."""
+        listed = np.flatnonzero(pupils["listed"])
+        listed = listed[np.argsort(pupils["id"][listed])]
+        since = int(SCHOOL_DAYS[today]) - self._first + 1
+        omitted = [(since + phase[listed]) % _OMITTED_EVERY < _OMITTED_FOR for phase in self._omitted_phase]
+        turns = (pupils["occupant"], pupils["occupant"], pupils["occupant"] * _TURNS + pupils["names"])
+        shares = [
+            self._draw(purpose, len(self._seats), turn)[listed]
+            for purpose, turn in zip(("tradition", "given", "family"), turns, strict=True)
+        ]
+        entries = {
+            place: {
+                "class_id": own["class_id"],
+                "class_title": own["class_title"],
+                "course_name": own["course"]["course_name"],
+            }
+            for place, own in active.items()
+        }
+        columns = [pupils[name][listed].tolist() for name in ("id", "number", "joined", "places")]
+        amounts = {name: column[listed].tolist() for name, column in work.items()}
+        rows = zip(*columns, people(*shares), np.stack(omitted, axis=1).tolist(), strict=True)
+        records = []
+        for at, (own, number, joined, places, person, omits) in enumerate(rows):
+            visited = amounts["has_visited"][at]
+            last_day = amounts["last_day"][at]
+            score = amounts["score"][at]
+            record: Record = {
+                "id": own,
+                "email": f"{person.spelled}.{number}@students.example.org",
+                "name": person.name,
+                "first_name": person.first_name,
+                "last_name": person.last_name,
+                "reference_id": f"SIS-{number:07d}",
+                "profile_image": f"https://images.example.org/{number}.jpg?day={today}&signature={number * today:x}",
+                "registration_date": _iso(joined),
+                "is_registered": 1,
+                "classes": [entries[place] for place in places if place >= 0],
+                "summary": {
+                    "total_assignments": amounts["total"][at],
+                    "completed_assignments": amounts["completed"][at],
+                    "completion_rate": amounts["rate"][at],
+                    "average_score": None if score != score else score,  # NaN is unequal to itself
+                    "total_assessments": amounts["total_assessments"][at],
+                    "completed_assessments": amounts["completed_assessments"][at],
+                    "total_time_minutes": amounts["minutes"][at],
+                },
+                "activity_tracking": {
+                    "first_login_date": _iso(amounts["first_day"][at]) if visited else None,
+                    "last_activity_date": _iso(last_day) if visited else None,
+                    "days_since_last_activity": today - last_day if visited else None,
+                    "assignment_submission_count": amounts["submitted"][at],
+                    "assignment_missing_count": amounts["missing"][at],
+                    "has_ever_logged_in": visited,
+                },
+            }
+            if visited:  # the contract lets it be absent, not null
+                record["summary"]["last_activity_date"] = _iso(last_day)
+            for field, is_omitted in zip(_OPTIONAL, omits, strict=True):
+                if is_omitted:
+                    part, _, name = field.rpartition(".")
+                    (record[part] if part else record).pop(name, None)
+            records.append(record)
+        return records
+
+
+def _binomial(trials: Ints, chance: Floats, drawn: Floats) -> Ints:
+    """Return how many of at most five trials succeed, each with this chance, for a number drawn between 0 and 1."""
+    exactly, at_most, found = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
+    for count in range(5):
+        at_most += exactly
+        found += drawn > at_most
+        exactly *= (trials - count) / (count + 1) * chance / (1 - chance)
+    return found
+
+
+@lru_cache(4096)
+def _iso(number: int) -> str:
+    """Format each date once: a hundred thousand records share a few hundred."""
+    return date_of(number).isoformat()
+
+
+# --- the calendar -----------------------------------------------------------------------------------------------------
+
+# Days are numbered from a Monday. Administrative events (joining, moving, leaving, closing a class) happen from Monday
+# to Friday all year: these are the school days. Pupils work on the days with lessons, a tenth as much at the weekends
+# between, and not in the holidays. So work is timed in moments: a day of a term has ten, a weekend day one, a day of
+# the holidays none.
+
+_MONDAY = date(2001, 1, 1)
+LAST_DATE = date(2100, 12, 31)  # the calendar ends here
+
+_TERMS = {"Spring": (2, 14), "Summer": (17, 28), "Autumn": (35, 51)}  # first and last ISO week
+_WEEKS_OFF = {8, 43}  # within a term
+
+
+def terms(first: date, last: date) -> list[tuple[str, date, date]]:
+    """Return the terms that have a day between these dates, oldest first: name, first Monday, last Friday."""
+    found = [
+        (f"{name} {year}", date.fromisocalendar(year, begins, 1), date.fromisocalendar(year, ends, 5))
+        for year in range(first.year, last.year + 1)
+        for name, (begins, ends) in _TERMS.items()
+    ]
+    return [(name, begins, ends) for name, begins, ends in found if begins <= last and ends >= first]
+
+
+def is_holiday(day: date) -> bool:
+    """Return whether there are no lessons in the week of this day."""
+    week = day.isocalendar().week
+    return week in _WEEKS_OFF or not any(begins <= week <= ends for begins, ends in _TERMS.values())
+
+
+def day_number(day: date) -> int:
+    """Return the days since the Monday from which all days are counted."""
+    return (day - _MONDAY).days
+
+
+def date_of(number: int) -> date:
+    """Return the date of a day number."""
+    return date.fromordinal(number + _MONDAY.toordinal())
+
+
+def _moments_of_weeks() -> list[int]:
+    weeks = range(day_number(LAST_DATE) // 7 + 1)
+    return [
+        moments
+        for week in weeks
+        for moments in ((0,) * 7 if is_holiday(date_of(7 * week)) else (10, 10, 10, 10, 10, 1, 1))
+    ]
+
+
+# How many have passed by the end of each day, by day number.
+MOMENTS: Ints = np.cumsum(_moments_of_weeks())
+SCHOOL_DAYS: Ints = np.cumsum(np.arange(len(MOMENTS)) % 7 < 5)
+# Those in weeks with lessons; and the days on which the school years begin, with the first week of autumn.
+TERM_DAYS: Ints = np.cumsum(np.diff(MOMENTS, prepend=0) == 10)
+_YEARS: Ints = np.array([0, *(day_number(date.fromisocalendar(y, _TERMS["Autumn"][0], 1)) for y in range(2001, 2101))])
+# The days on which those of each school year who have finished are listed no more: the Mondays after the summer term.
+_FINISHED: Ints = np.array(
+    [day_number(date.fromisocalendar(y, _TERMS["Summer"][1] + 1, 1)) for y in range(2001, 2101)] + [len(MOMENTS)]
+)
+
+
+def year_of(day: Ints | int) -> Ints:
+    """Return the numbers of the school years of these days."""
+    return np.searchsorted(_YEARS, day, side="right") - 1
+
+
+def day_of_moment(moment: Ints) -> Ints:
+    """Return the day numbers of these moments, counted from 0."""
+    return np.searchsorted(MOMENTS, moment, side="right")
+
+
+def day_of_school_day(count: Ints) -> Ints:
+    """Return the day numbers of the n-th school days, counted from 1."""
+    return np.searchsorted(SCHOOL_DAYS, count)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+# They refer to no real person, and are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles,
+# family names that come first, and scripts that a spreadsheet garbles when it guesses the wrong encoding.
+
+
+class Person(NamedTuple):
+    """Somebody's name: in full, in parts, and as an email address spells it."""
+
+    name: str
+    first_name: str
+    last_name: str
+    spelled: str
+
+
+class _Tradition(NamedTuple):
+    """Given and family names that go together. A name without ASCII equivalent has its ASCII spelling after a bar."""
+
+    weight: int  # per cent of all people
+    family_first: bool
+    given: str
+    family: str
+
+
+def _read(text: str) -> list[tuple[str, str]]:
+    """Return names as shown, and as spelled in an email address."""
+    found = []
+    for entry in text.split():
+        shown, _, spelled = entry.replace("~", " ").partition("|")
+        plain = unicodedata.normalize("NFKD", spelled or shown).encode("ascii", "ignore").decode().lower()
+        found.append((shown, "".join(letter for letter in plain if letter.isalnum() or letter == "-")))
+    return found
+
+
+_TRADITIONS = (
+    _Tradition(
+        weight=66,
+        family_first=False,
+        given="Ada Alice Amara Anna Arthur Beatrix Ben Bruno Carl Cecily Clara Conor Dana Daniel Dora Edith Edwin Ella "
+        "Elsie Emil Esther Ethan Eva Felix Fiona Flora Frank Freda George Greta Hannah Harold Hazel Henry Hugo Ida "
+        "Iris Isaac Ivy Jack Jane Jasper Joan Jonah Judith Julia Kate Kit Laura Leo Lena Lily Louis Lucy Mabel Marcus "
+        "Martha Max Maya Milo Nell Nora Oliver Oscar Otis Owen Paula Penny Peter Phoebe Quentin Rachel Ralph Robin "
+        "Rosa Rowan Ruth Sam Silas Simon Stella Susan Tess Theo Thomas Toby Ursula Vera Victor Violet Walter Wendy "
+        "Wilma Winifred Anne-Marie Jean-Luc Mary-Ann",
+        family="Abbott Aldridge Appleby Ashdown Barlow Beckett Bellweather Birch Bramley Brook Burrows Calloway Carver "
+        "Chandler Clearwater Coldwell Cooper Crane Dalby Dunmore Eastwood Elmsworth Fairbank Falconer Farrow Fenwick "
+        "Fletcher Foxley Garland Goodall Greenhalgh Grove Hale Hargrove Hartley Hawthorn Hazelton Heron Holloway "
+        "Ingleby Kestrel Kingsley Lambourne Langley Larkin Linden Lockwood Marlow Mayfield Meadows Merriweather "
+        "Millbrook Moorcroft Nettleton Newbold Oakley Orchard Palmer Partridge Pemberton Penrose Pickering Quill "
+        "Radley Ravenhill Redfern Rivers Rowntree Sandford Saxby Shepherd Silverton Sparrow Stonebridge Summers "
+        "Swift Tanner Thistlewood Thornbury Underhill Vale Wainwright Waverley Westbrook Whitlock Wildgoose Winterton "
+        "Woodruff Wren Yarrow O'Brannigan O'Dunlin D'Arbelle Smith-Linden Fox-Hale",
+    ),
+    _Tradition(
+        weight=22,
+        family_first=False,
+        given="André Anaïs Béla Björk Čeněk Chloé Damián Élodie Emilía Fátima François Gülşen Hélène İpek|Ipek Inés "
+        "Jörg João Jürgen Kärt Léa Łucja|Lucja Màiri Martín Mélisande Nuño Océane Øyvind|Oyvind Özge Renée Şirin Siân "
+        "Søren|Soren Tiên Ünal Věra Zoë Žofie",
+        family="Ångsund Bäckström Brûlard Castañar Çelimli Dvořákov Éluère Fjärdholm García-Olmo Grönlid Hồ-Thị "
+        "Iñigueta Jørnsund|Joernsund Kowalówna Lefèvrine Łąkowska|Lakowska Márquezal Müllenberg Nuñezal Ólafsdal "
+        "Özdemirli Peñalta Quiñonel Řezníčkov Sæbøstad|Saeboestad Straßwald|Strasswald Tō-Kearney Ušakovs "
+        "van~der~Heyde Vējonis Weißdorn|Weissdorn Gündüzlü Żurawska",
+    ),
+    _Tradition(
+        weight=7,
+        family_first=True,
+        given="美咲|misaki 大翔|hiroto 陽菜|hina 蓮|ren 小明|xiaoming 雪|xue 志遠|zhiyuan 芳|fang 하늘|haneul "
+        "서연|seoyeon 민준|minjun 지우|jiwoo",
+        family="佐野|sano 森本|morimoto 高瀬|takase 林|lin 欧阳|ouyang 方|fang 陸|lu 김|kim 남궁|namgung 윤|yun 한|han",
+    ),
+    _Tradition(
+        weight=5,
+        family_first=False,
+        given="Ольга|olga Мирон|miron Зоряна|zoriana Νίκη|niki Αλέξης|alexis Φωτεινή|foteini ليلى|layla سامي|sami "
+        "नीला|nila आरव|arav",
+        family="Соловейко|soloveiko Вишневська|vyshnevska Береза|bereza Θαλασσινός|thalassinos Αμπελάς|ampelas "
+        "النجار|alnajjar البستاني|albustani गुलमोहर|gulmohar",
+    ),
+)
+
+
+_POOLS = [(each.family_first, _read(each.given), _read(each.family)) for each in _TRADITIONS]
+_LIMITS = np.cumsum([tradition.weight for tradition in _TRADITIONS])[:-1] / 100
+
+
+def people(tradition: Floats, given: Floats, family: Floats) -> list[Person]:
+    """Return one person for each three shares between 0 and 1: of the traditions, and of the names of one."""
+    found = []
+    traditions = np.searchsorted(_LIMITS, tradition, side="right").tolist()
+    for at, own, shared in zip(traditions, given.tolist(), family.tolist(), strict=True):
+        family_first, given_names, family_names = _POOLS[at]
+        first_name, first = given_names[int(own * len(given_names))]
+        last_name, last = family_names[int(shared * len(family_names))]
+        name = f"{last_name} {first_name}" if family_first else f"{first_name} {last_name}"
+        found.append(Person(name, first_name, last_name, f"{first}.{last}"))
+    return found

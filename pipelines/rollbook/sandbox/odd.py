@@ -1,0 +1,103 @@
+"""What real services do, all at once: records as PHP writes them, and answers as proxies give them.
+
+Each of these was seen in public reports of people who read such services. What can mean one thing only still means it:
+a sync of an odd service stores what a sync of the plain one does, but for the values that are none (`NaN`).
+
+Which records are written oddly depends on their ids alone, and which requests on their number. No request fails twice
+in a row, so that a client which asks again gets its answer.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from itertools import count
+
+from rollbook.sandbox.institution import Record
+from rollbook.sandbox.service import Asked, Reply
+
+_PAGE_FOR_PEOPLE = b"<html><body>Something went wrong.</body></html>"
+# How a proxy, or the server behind it, fails for a moment.
+_FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
+    (502, {"content-type": "text/html"}),
+    (429, {"retry-after": "0"}),
+    (520, {"content-type": "text/html"}),
+    (408, {}),
+    (503, {"retry-after": "0"}),
+    (524, {"content-type": "text/html"}),
+)
+# What is another in a student's record, by its id.
+_WAYS: tuple[Callable[[Record], Record], ...] = (
+    lambda own: (
+        {"classes": {}} if own.get("classes") == [] else {}
+    ),  # PHP's empty map is an empty list, and the reverse
+    lambda own: {"classes": [*own["classes"], own["classes"][-1]]} if own.get("classes") else {},
+    lambda own: {"summary": {n: str(v) if isinstance(v, (int, float)) else v for n, v in own["summary"].items()}},
+    lambda own: {n: f"{own[n]}T00:00:00Z" for n in ("registration_date",) if own[n]},
+    lambda own: {n: f"{own[n]} 08:15:00" for n in ("registration_date",) if own[n]},
+    lambda own: {n: f" {own[n]} " for n in ("name", "email") if own[n]},
+    lambda own: {
+        "summary": {n: v * (1 + 1e-15) if n.endswith("_rate") and v else v for n, v in own["summary"].items()}
+    },
+    *(lambda _: {},) * 16,
+)
+_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY = 9, 4, 3  # requests
+
+
+class Odd:
+    """Answers as `answer` does, oddly."""
+
+    def __init__(self, answer: Callable[[Asked], Reply]) -> None:
+        self._answer = answer
+        self._count = count(1)
+
+    def answer(self, asked: Asked) -> Reply:
+        """Answer one request."""
+        return self.oddly(asked, self._answer(asked))
+
+    def oddly(self, asked: Asked, reply: Reply) -> Reply:
+        """Give this reply oddly."""
+        number = next(self._count)
+        if number % _FAILS_EVERY == 0:
+            status, headers = _FAILURES[number // _FAILS_EVERY % len(_FAILURES)]
+            return Reply(status=status, headers=dict(headers), body=_PAGE_FOR_PEOPLE)
+        if reply.status != 200 or asked.path not in ("students", "classes"):
+            return reply
+        write = student if asked.path == "students" else school_class
+        payload = reply.payload | {"data": [write(each) for each in reply.payload["data"]]}
+        content = json.dumps(payload, ensure_ascii=False).encode()  # writes NaN as PHP and Python do
+        headers = dict(reply.headers)
+        if number % _MARKED_EVERY == 0:
+            content = b"\xef\xbb\xbf" + content
+        if number % _PACKED_EVERY == 0 and "gzip" in asked.headers.get("accept-encoding", ""):
+            half = len(content) // 2
+            content = gzip.compress(content[:half], 1) + gzip.compress(content[half:], 1)
+            headers["content-encoding"] = "gzip"
+        return Reply(headers=headers, body=content)
+
+
+def student(record: Record) -> Record:
+    """One student's record, written oddly if its id says so."""
+    odd: Record = record | _WAYS[record["id"] % len(_WAYS)](record)
+    if record["summary"]["average_score"] is None and record["id"] % 5 == 0:
+        odd["summary"] = odd["summary"] | {"average_score": float("nan")}
+    tracking = odd.get("activity_tracking")
+    if tracking is None:
+        odd["activity_tracking"] = []
+    elif not tracking["has_ever_logged_in"]:
+        never = "0000-00-00" if record["id"] % 2 else ""
+        odd["activity_tracking"] = tracking | {"first_login_date": never, "last_activity_date": never}
+    return odd
+
+
+def school_class(record: Record) -> Record:
+    """One class's record, written oddly if its id says so."""
+    odd = dict(record)
+    activity = record["assignment_activity"]
+    if not activity["has_assignments"]:
+        odd["assignment_activity"] = activity | {"first_assignment_date": "", "last_assignment_date": "0000-00-00"}
+    if record["class_id"] % 7 == 0:
+        odd["student_count"] = str(record["student_count"])
+        odd["class_dateadded"] = f"{record['class_dateadded']} 00:00:00"
+    return odd

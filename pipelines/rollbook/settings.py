@@ -1,0 +1,638 @@
+"""Reads the environment, and `.env` at the root, into one frozen object. Nothing else reads the environment.
+
+With a registry of institutions, an institution's own settings override its `[defaults]`, and these override the
+environment. A missing or malformed setting is one line that names it (`SettingError`, exit 2). What a setting may hold
+is checked here, too: each message is worded to follow the setting's name.
+
+Alerts go to addresses of Apprise, a library for some 150 messaging services. They hold tokens and passwords, so
+messages name an address by position and kind, such as `address 2 (slack)`, and never quote it. Apprise is imported only
+when there is an address to read: the import takes 0.2 s and some 20 MB.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import date
+from difflib import get_close_matches
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from dotenv import dotenv_values
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rollbook import institutions, tables
+from rollbook.errors import ArgumentError, SettingError
+from rollbook.institutions import Registry, Secret
+from rollbook.util import cron
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
+
+_CHECKOUT = Path(__file__).resolve().parent.parent.parent
+# The project's folder; if Rollbook is installed as a package, the working directory.
+ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
+PREFIX = "ROLLBOOK_"
+# Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
+DEMO = f"{PREFIX}DEMO"
+# Only in the environment: makes commands show the traceback of an unexpected error.
+DEBUG = f"{PREFIX}DEBUG"
+# Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
+INSTITUTION = f"{PREFIX}INSTITUTION"
+INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
+FLEET = "fleet"
+API_KEY = f"{PREFIX}API_KEY"
+
+
+# Apprise counts these as encrypted, but they send their password in plain text, at least in some networks; the last two
+# read their settings from files.
+UNFIT = {"aprs", "dapnet", "irc", "ircs", "kavenegar", "fcm", "vapid"}
+# Options that skip certificate checks, follow redirects with the token, or read a file.
+UNFIT_OPTIONS = {"verify", "redirect", "template", "keyfile", "pgp", "pgppub", "pgpprv", "wkd"}
+
+log = logging.getLogger(__name__)
+_warnings: list[int] = []
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, the only one that may receive unencrypted data.
+
+    True for `localhost` and for loopback addresses in their usual form. Any other name goes through DNS, so a name such
+    as `127.example.org` may lead anywhere.
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def messengers(text: str) -> dict[str, NotifyBase]:
+    """Return an Apprise notifier for each address of a list, keyed by the name that messages use for it.
+
+    Raises ValueError unless every address leads to a remote service over an encrypted connection.
+    """
+    logging.getLogger("apprise").addFilter(_record_warning)
+    from apprise.utils.parse import parse_urls
+
+    found = parse_urls(text)
+    if not found or not all("://" in address for address in found) or not text.lstrip(" ,;\t\r\n").startswith(found[0]):
+        raise ValueError("must hold addresses such as slack://... or mailtos://..., with spaces or commas between")
+    made = {}
+    for number, address in enumerate(found, 1):
+        name = f"address {number} ({address.partition('://')[0].lower()})"
+        try:
+            made[name] = _messenger(address)
+        except ValueError as error:
+            raise ValueError(f"is wrong in {name}: it {error}") from None
+    return made
+
+
+def _messenger(address: str) -> NotifyBase:
+    import apprise
+    from apprise.plugins import url_to_dict
+
+    asset = apprise.AppriseAsset(
+        app_id="Rollbook", app_desc="Rollbook", app_url="", image_url_mask="", image_url_logo="",
+        http_redirects=False, interpret_emojis=False, storage_mode="memory",
+    )  # fmt: skip
+    try:
+        parts: dict[str, Any] = url_to_dict(address) or {}
+        _warnings.clear()
+        made = apprise.Apprise.instantiate(parts, asset=asset)
+    except Exception:  # noqa: BLE001 - any error may quote the address
+        parts, made = {}, None
+    unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on these characters
+    if made is None or _warnings or unclear or not 0 < (made.port or 1) < 2**16:
+        raise ValueError(
+            "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
+            " installed beside rollbook (write a space as %20, a backslash as %5C)"
+        )
+    if unfit := sorted(UNFIT_OPTIONS & {*parts.get("qsd", ())}):
+        raise ValueError(f"must do without {', '.join(f'{name}=' for name in unfit)}")
+    if parts["schema"] in UNFIT or not _is_safe(made, parts["schema"]):
+        raise ValueError(
+            "must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this"
+            " machine's loopback, json:// will do)"
+        )
+    return made
+
+
+def _record_warning(record: logging.LogRecord) -> bool:
+    """Drop every log line of Apprise, since it may hold an address; only record that there was a warning."""
+    if record.levelno >= logging.WARNING:
+        _warnings.append(record.levelno)
+    return False
+
+
+def _is_safe(made: NotifyBase, schema: str) -> bool:
+    """Whether the connection is encrypted, stays on this machine, or is mail without a password."""
+    secure = made.secure_protocol
+    encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
+    if hasattr(made, "secure_mode"):  # for mail this decides, not the schema
+        encrypted = made.secure_mode != "insecure" or not made.password
+    host = str(getattr(made, "smtp_host", made.host)).strip("[]").lower()
+    # Services without any encrypted variant are this machine's desktop notifications or system log.
+    return encrypted or (bool(secure) and is_loopback(host))
+
+
+# Engines named without an address.
+DUCKDB, SAIL = "duckdb", "sail"
+
+
+def _base_url(value: str) -> str:
+    url = value.strip().rstrip("/")
+    if not url:
+        return ""
+    if not url.isprintable() or "\\" in url or " " in url:
+        raise ValueError("must hold no spaces, control characters or backslashes: programs disagree on what they mean")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
+    except ValueError:  # its message may quote the address, with a password
+        raise ValueError("has an invalid host or port") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address such as https://records.example.org")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must hold no user, password, query or fragment; the key goes into ROLLBOOK_API_KEY")
+    if parts.path.endswith(("/svcapi", "/svcapi/v1")):
+        raise ValueError("must end before /svcapi: Rollbook adds the path itself")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("must begin with https:// (plain http would show the key to the network)")
+    return url
+
+
+def _api_key(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value():
+        return value
+    key = value.get_secret_value().strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("must be the key as issued: printable ASCII, without spaces or line breaks")
+    return SecretStr(key)
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"is {value!r}, which is not a time zone; write one such as Europe/Berlin") from None
+    return value
+
+
+def _cron(value: str) -> str:
+    try:
+        cron.check(value)
+    except ValueError:
+        raise ValueError(f"is {value!r}, which is not a cron line; write one such as 15 2 * * *") from None
+    return value.strip()
+
+
+def _notify(value: SecretStr) -> SecretStr:
+    messengers(value.get_secret_value())
+    return value
+
+
+def _mode(value: str) -> str:
+    if value.strip().removeprefix("0") not in ("600", "640", "604", "644"):
+        raise ValueError(
+            f"is {value!r}; write 600, 640 (a group reads, too) or 644 (everybody does): others never write"
+        )
+    return value.strip()
+
+
+def _hosts(value: str) -> str:
+    names = [name.strip().lower() for name in value.split(",")]
+    for name in names:
+        parts = urlsplit(f"//{name}")
+        try:
+            parts.port  # noqa: B018 - as above
+        except ValueError:
+            raise ValueError(f"holds {name!r}, whose port is invalid") from None
+        if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
+            raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
+    return ", ".join(names)
+
+
+def _accounts(value: str) -> str:
+    names = [name.strip() for name in value.split(",")]
+    if not all(name.isprintable() and name and " " not in name for name in names):
+        raise ValueError("must be the name of an account of this machine, or several with commas between")
+    return ", ".join(names)
+
+
+def _columns(value: str) -> str:
+    return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
+
+
+# The environment variables by which object stores' own tools name an endpoint.
+_ENDPOINTS = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
+    *("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"),
+)
+
+
+def engine_name(value: str) -> str:
+    """Return the name or address of an engine that computes over many institutions. Raises ValueError."""
+    name = value.strip()
+    if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
+        raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
+    return name
+
+
+def _is_spark_connect(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an invalid port
+        return False
+
+
+def _lake(value: str) -> str:
+    url = value.strip().rstrip("/")
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("s3", "gs", "az", "abfss", "file") or not (parts.netloc or parts.scheme == "file"):
+        raise ValueError("must be an object store's folder, such as s3://bucket/prefix, or file:///mnt/elsewhere")
+    if not url.isprintable() or " " in url or parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must hold no user, key, query or spaces; credentials go into the store's own variables")
+    for name in _ENDPOINTS:
+        endpoint = urlsplit(os.environ.get(name, ""))
+        if endpoint.scheme == "http" and not is_loopback(endpoint.hostname or ""):
+            raise ValueError(f"is reached by {name}, which must begin with https:// (plain http shows pupils' records)")
+    return url
+
+
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
+TimeZone = Annotated[str, AfterValidator(_timezone)]
+CronLine = Annotated[str, AfterValidator(_cron)]
+Addresses = Annotated[SecretStr, AfterValidator(_notify)]
+FileMode = Annotated[str, AfterValidator(_mode)]
+HostNames = Annotated[str, AfterValidator(_hosts)]
+AccountNames = Annotated[str, AfterValidator(_accounts)]
+LakeUrl = Annotated[str, AfterValidator(_lake)]
+ColumnNames = Annotated[str, AfterValidator(_columns)]
+EngineName = Annotated[str, AfterValidator(engine_name)]
+
+
+class _Group(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+
+class WarehouseSettings(_Group):
+    """Where the warehouse is, and what is kept and shown: all the settings of a command that only reads."""
+
+    warehouse: Path = Path("warehouse")
+    institution: str = ""
+    institutions: Path = Path(institutions.FILE)
+    keep_days: Annotated[int, Field(ge=1)] | None = None
+    published_mode: FileMode = "600"
+    report_names: bool = False
+    access_log_days: Annotated[int, Field(ge=1)] = 365
+    pseudonymous: bool = False
+    pseudonymous_mode: FileMode = "600"
+    lake: LakeUrl = ""
+    untracked: ColumnNames = ""
+    mirror_proof_minutes: Annotated[float, Field(ge=0)] = 0
+    fleet_engine: EngineName = DUCKDB
+
+    @cached_property
+    def warehouse_path(self) -> Path:
+        """The warehouse folder, absolute; with a registry, the institution's subfolder of `common_path`."""
+        return self.common_path / self.institution
+
+    @cached_property
+    def common_path(self) -> Path:
+        """The folder of ROLLBOOK_WAREHOUSE, absolute: a single school's warehouse, or the parent of a registry's."""
+        return (ROOT / self.warehouse.expanduser()).resolve()
+
+    @cached_property
+    def fleet_path(self) -> Path | None:
+        """The folder that a registry's institutions share, `fleet/`; None for a single school."""
+        return self.common_path / FLEET if self.institution else None
+
+    @cached_property
+    def file_mode(self) -> int:
+        """The file mode of published files, as a number."""
+        return int(self.published_mode, 8)
+
+    @cached_property
+    def shared_mode(self) -> int | None:
+        """The file mode of the pseudonymous file, as a number; None if that file is off."""
+        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
+
+
+class SourceSettings(_Group):
+    """The records service, and how and when it is read. An address or key that is not set is empty."""
+
+    base_url: BaseUrl = ""
+    api_key: ApiKey = SecretStr("")
+    timezone: TimeZone = "UTC"
+    cron: CronLine = "15 2 * * *"
+    first_date: date | None = None
+    verify_most: Annotated[int, Field(ge=0)] = 200
+    walks: Annotated[int, Field(ge=1, le=10)] = 3
+    retry_seconds: Annotated[float, Field(ge=0)] = 300
+    request_pause_ms: Annotated[float, Field(ge=0)] = 0
+    cache_minutes: Annotated[float, Field(ge=0)] = 5
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The zone whose current date labels a snapshot."""
+        return ZoneInfo(self.timezone)
+
+
+class GuardSettings(_Group):
+    """What is held for approval (G3), and the host names and accounts that reach the UI (G12)."""
+
+    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
+    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
+    ui_hosts: HostNames | None = None
+    ui_accounts: AccountNames | None = None
+
+    @cached_property
+    def ui_names(self) -> list[str]:
+        """The host names by which browsers reach the UI, besides this machine's own."""
+        return self.ui_hosts.split(", ") if self.ui_hosts else []
+
+    @cached_property
+    def account_names(self) -> list[str]:
+        """The accounts of this machine that may use the UI and explore, besides the one that runs them."""
+        return self.ui_accounts.split(", ") if self.ui_accounts else []
+
+
+class AlertSettings(_Group):
+    """Where alerts about failed, held or late syncs go."""
+
+    notify: Addresses | None = None
+
+    @cached_property
+    def notify_names(self) -> tuple[str, ...]:
+        """What messages call each address, such as `address 2 (slack)`."""
+        return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
+
+
+class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
+    """Every setting, validated. Relative paths start at the project's root, wherever a command is run."""
+
+    def check_source(self) -> None:
+        """Raise SettingError unless the records service's address and the key are set."""
+        given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
+        if missing := [_not_set(name, self.institution) for name, value in given.items() if not value]:
+            raise SettingError("; ".join((*missing, *misspelt())))
+
+    def check_words(self, words: str) -> None:
+        """Raise ArgumentError if a person's words, which are kept and shown, hold a secret."""
+        notify = self.notify.get_secret_value().split(",") if self.notify else ()
+        check_words(words, (self.api_key.get_secret_value(), *notify))
+
+    def warn_of_misspelt(self) -> None:
+        """Log a warning for each variable that looks like a setting and is none; a fleet does so once for all."""
+        for says in () if self.institution else misspelt():
+            log.warning("%s", says)
+
+    def others(self, *, unlisted: bool) -> list[str]:
+        """The other institutions of the registry; with `unlisted` also what is beside them that it does not name. None
+        for a single school.
+        """
+        known = registry() if self.institution else None
+        beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if known else []
+        return [n for n in beside if n != self.institution and (unlisted or (known and n in known.institutions))]
+
+
+S = TypeVar("S", bound=_Group)
+
+# Settings that an institution of a registry may not set for itself.
+_FOR_ALL = frozenset(
+    {"warehouse", "institution", "institutions", "ui_hosts", "ui_accounts", "fleet_engine", "untracked"}
+)
+# What a variable is called that holds a secret, and from which length on its value is taken for one.
+_LONG = 8
+_IS_SECRET = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL")
+# Where a school's records are, and the key to them.
+_TOGETHER = ("base_url", "api_key")
+_SECRET = frozenset({"api_key", "notify"})
+# Cached registries by path, each with its file's inode, modification time and size.
+_REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
+
+
+class _Place(_Group):
+    institution: str = ""
+    institutions: Path | None = None
+
+
+def load(*, fetches: bool = True, institution: str | None = None, **overrides: object) -> Settings:
+    """Read the settings: `overrides` (by field name), then the registry, the environment and `.env`; the first wins.
+
+    With `fetches` false, the address and the key may be missing. `institution` is one of the registry (default:
+    ROLLBOOK_INSTITUTION). Raises SettingError: one line that names what is missing or wrong and says what to write.
+    """
+    settings = _read(Settings, overrides, institution, secrets=fetches)
+    if fetches:
+        settings.check_source()
+    return settings
+
+
+def place(institution: str | None = None) -> WarehouseSettings:
+    """Read only the warehouse's settings, ignoring errors in the others. Raises SettingError."""
+    return _read(WarehouseSettings, {}, institution)
+
+
+def common_path() -> Path:
+    """Return the folder of ROLLBOOK_WAREHOUSE, absolute, with or without an institution. Raises SettingError."""
+    return _checked(WarehouseSettings, {}).common_path
+
+
+def for_all() -> WarehouseSettings:
+    """Read the warehouse settings that all institutions of a registry share: the environment and `[defaults]`.
+
+    For a single school, the same as `place`. Raises SettingError.
+    """
+    known = registry()
+    given = known.defaults if known else {}
+    values = {k: v for k, v in given.items() if k in WarehouseSettings.model_fields and not isinstance(v, Secret)}
+    where = {field: f"{field} in [{institutions.DEFAULTS}] of {known.path.name}" for field in values} if known else {}
+    return _checked(WarehouseSettings, values | {"institution": ""}, where)
+
+
+def is_of_all() -> bool:
+    """Whether this process works on all institutions: there is a registry, and none of them is selected."""
+    return registry() is not None and not _checked(_Place, {}).institution
+
+
+def ui_names() -> list[str]:
+    """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
+    return _checked(GuardSettings, {}).ui_names
+
+
+def account_names() -> list[str]:
+    """Return this machine's accounts that may use the UI and explore. Raises SettingError."""
+    return _checked(GuardSettings, {}).account_names
+
+
+def check_words(words: str, secrets: Iterable[str] = ()) -> None:
+    """Raise ArgumentError if a person's words hold one of these secrets, or one of the environment's."""
+    named = [value for name, value in os.environ.items() if _IS_SECRET.search(name.upper()) and len(value) >= _LONG]
+    if any(secret.strip() in words for secret in (*secrets, *named) if secret.strip()):
+        raise ArgumentError("The reason holds a key or a password, and others will read it: leave that out")
+
+
+def misspelt() -> list[str]:
+    """Return a sentence for each variable `ROLLBOOK_...`, in the environment or `.env`, that is not a setting.
+
+    It suggests the nearest setting. A variable that the registry names, for a key, may be called so. Raises
+    SettingError for an invalid registry.
+    """
+    known, named = [name.upper() for name in Settings.model_fields], registry()
+    others = {DEMO, DEBUG} | (named.variables() if named else set())
+    given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
+    found = []
+    for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
+        if (name := variable.upper().removeprefix(PREFIX)) not in known:
+            near = get_close_matches(name, known, n=1)
+            says = f"did you mean {PREFIX}{near[0]}?" if near else "remove it, or see .env.example"
+            found.append(f"{variable} is not a setting: {says}")
+    return found
+
+
+def registry() -> Registry | None:
+    """Return the registry of institutions; None for a single school. Raises SettingError.
+
+    Cached until the file changes: a fleet's run reads the settings of every institution in it.
+    """
+    if os.environ.get(DEMO) and INSTITUTIONS not in os.environ:
+        return None
+    path = registry_path()
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        if not _checked(_Place, {}).institutions:
+            return None
+        raise SettingError(
+            f"{PREFIX}INSTITUTIONS names {path}, which is not there: correct it, or see `rollbook fleet add --help`"
+        ) from None
+    except OSError:
+        return _read_registry(path)  # raises SettingError with the reason
+    same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+    known = _REGISTRIES.get(path)
+    if known is None or known[0] != same:
+        known = _REGISTRIES[path] = same, _read_registry(path)
+    return known[1]
+
+
+def registry_path() -> Path:
+    """Return the registry's path, whether the file exists or not."""
+    return ROOT / (_checked(_Place, {}).institutions or Path(institutions.FILE)).expanduser()
+
+
+def check_registry(path: Path, called: str, institution: str = "") -> None:
+    """Validate a new registry file before it replaces the one `called` so, and an institution's settings in it.
+
+    Raises SettingError, which uses the name `called`.
+    """
+    try:
+        known = _read_registry(path)
+    except SettingError as error:
+        raise SettingError(error.message.replace(path.name, called)) from None
+    if institution:
+        values = {k: "" if isinstance(v, Secret) else v for k, v in known[institution].values.items()}
+        where = f"in [{institution}] of {called}"
+        _checked(Settings, values | {"institution": institution}, {field: f"{field} {where}" for field in values})
+
+
+def _read_registry(path: Path) -> Registry:
+    return institutions.read(path, frozenset(Settings.model_fields) - _FOR_ALL, _SECRET)
+
+
+def key_variables() -> frozenset[str]:
+    """Return the environment variables that hold any institution's key, for a child that fetches nothing to drop."""
+    try:
+        known = registry()
+    except SettingError:  # an edit broke it after this process had read it
+        known = next((read for _, read in _REGISTRIES.values()), None)
+    return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
+
+
+def sources(known: Registry) -> dict[str, SourceSettings]:
+    """Return each institution's source settings, without its key. Institutions with invalid settings are left out."""
+    found = {}
+    for name, institution in known.institutions.items():
+        values = {k: v for k, v in institution.values.items() if k in SourceSettings.model_fields}
+        with suppress(SettingError):
+            found[name] = _checked(SourceSettings, values | {"api_key": ""})
+    return found
+
+
+def _read(kind: type[S], overrides: dict[str, object], institution: str | None = None, *, secrets: bool = False) -> S:
+    """Read a group of settings, including the registry's. The API key is read only with `secrets`."""
+    known = registry()
+    name = institution if institution is not None else _checked(_Place, {}).institution
+    if known is None:
+        if name:
+            raise SettingError(
+                f"There is no {institutions.FILE} at the root, so there is no institution {name!r}: leave --institution"
+                f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
+            )
+        return _checked(kind, overrides)
+    if not known.institutions:
+        raise SettingError(f"{known.path.name} lists no institution yet: see `rollbook fleet add --help`")
+    if not name:
+        raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
+    values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}
+    if secrets:
+        known[name].check_together(*_TOGETHER)
+    # Nor does either of them come from the environment: the key might be sent to another school's service.
+    values = {field: "" for field in _TOGETHER if field in kind.model_fields} | values
+    where = f"in [{name}] or [{institutions.DEFAULTS}] of {known.path.name}"
+    for field, value in list(values.items()):
+        if isinstance(value, Secret):
+            values[field] = _secret(field, value, where) if secrets or field != "api_key" else ""
+    return _checked(kind, values | {"institution": name} | overrides, {field: f"{field} {where}" for field in values})
+
+
+def _secret(field: str, secret: Secret, where: str) -> str:
+    try:
+        return secret.read(ROOT)
+    except ValueError as error:
+        raise SettingError(f"{field} {where} {error}") from None
+
+
+def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[str, str] | None = None) -> S:
+    try:
+        made = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
+    except ValidationError as error:
+        raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
+    if isinstance(made, WarehouseSettings):
+        if (wrong := {"?", "\\"} & {*str(made.common_path)}) != set():
+            raise SettingError(
+                f"{PREFIX}WAREHOUSE leads below a folder with {wrong.pop()} in its name, where DuckDB cannot open a"
+                f" database ({made.common_path}): name another folder"
+            )
+        tables.leave_untracked(tables.column_pairs(made.untracked))
+    return made
+
+
+def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:
+    """Format one pydantic error without the invalid value, which may be the key."""
+    field = str(error["loc"][0])
+    name = names.get(field) or PREFIX + field.upper()
+    reason = str(error["msg"]).removeprefix("Value error, ")
+    return f"{name} {reason[0].lower()}{reason[1:]}"
+
+
+def _not_set(field: str, institution: str) -> str:
+    if institution:
+        return f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
+    name = PREFIX + field.upper()
+    return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"

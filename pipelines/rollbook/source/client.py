@@ -1,0 +1,549 @@
+"""The client: one GET at a time, with the key, named timeouts and bounded retries of transient faults.
+
+The caller decides what a body means: it passes `get` a reader, which decides whether a 200 is the contract's answer.
+No log line or error made here holds the key, a body or a search's value; no URL holds the key (G12).
+
+Proxies: an https request goes through the environment's proxy (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is honoured too),
+because institutions have proxies, and these cannot read headers inside the TLS tunnel. A plain http request, which can
+only go to this machine, never uses a proxy: it would read the key.
+
+Retries: stamina runs the loop and sleeps. Its own back-off adds jitter to a fixed wait and limits neither a Retry-After
+nor the total time, so `RetryPolicy` serves as its back-off hook and returns the wait in seconds.
+
+A host that serves several institutions of a registry gets one request at a time, from all their processes (`Gate`). A
+single school needs no gate: its client sends one request at a time, and its writer lock admits one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import stamina
+import stamina.instrumentation
+from filelock import FileLock
+
+from rollbook import __version__
+from rollbook.errors import (
+    KeyRefusedError,
+    NotTheContractError,
+    RedirectError,
+    RefusedError,
+    ServiceError,
+    SettingError,
+    UnreachableError,
+)
+from rollbook.source.envelope import refused_status
+from rollbook.util import files
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
+
+PREFIX = "/svcapi/v1/"
+LIMIT = 100
+HOSTS = "hosts"  # in a fleet's folder: one lock file per host
+# Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
+TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
+# From the request to the last byte: headers or a body that trickle in never trip the read timeout.
+EXCHANGE_SECONDS = 300.0
+# Each try gets at least this long, even if ROLLBOOK_RETRY_SECONDS are almost over.
+TRY_SECONDS = 60.0
+# Limits a body as received and as decompressed: an endless body, or a gzip bomb, would fill the memory.
+BODY_BYTES = 64 * 2**20
+# Values in a body, by its commas and brackets: read, an empty list takes thirty times its two bytes. A page has a
+# hundred records, of some dozens of values and classes each.
+MOST_VALUES = 1_000_000
+UNAUTHORIZED = 401
+GZIP = b"\x1f\x8b"
+# Statuses below 500 that may pass by themselves: the service gave up waiting, is not ready, or asks for fewer requests.
+_TRANSIENT = frozenset({408, 425, 429})
+# Not implemented, and HTTP version not supported: the same request will never be answered.
+_LASTING = frozenset({501, 505})
+_SLOWER = "The service asks for fewer requests: set ROLLBOOK_REQUEST_PAUSE_MS, or sync at another hour."
+_PROXY = (
+    "A proxy in front of the service answers, and could not reach the service or waited too long. Ask whoever runs the"
+    " service whether it is up, then run the sync again."
+)
+_CERTIFICATE = (
+    "A proxy in front of the service does not trust the service's certificate: tell whoever runs the service."
+)
+# What to do about a status that stays. Cloudflare has 520 to 530; 509, 598 and 599 are other proxies' own.
+_ADVICE: dict[int, str] = (
+    dict.fromkeys((429, 509), _SLOWER)
+    | dict.fromkeys((408, 502, 503, 504, *range(520, 531), 598, 599), _PROXY)
+    | dict.fromkeys((525, 526), _CERTIFICATE)
+    | {507: "The service has no room left: tell whoever runs the service, then run the sync again."}
+)
+_CHECK = "Check that ROLLBOOK_BASE_URL is right and the service is up, then run the sync again."
+# Encodings whose names may be shown: any other header's value is the service's own words.
+_ENCODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"})
+_MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}")
+
+T = TypeVar("T")
+
+# stamina's own hook would log through structlog, if installed, to standard output. `RetryPolicy` logs every retry.
+stamina.instrumentation.set_on_retry_hooks([])
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """One answer: the body (decompressed), what its reader returned for it, and when it was complete (UTC)."""
+
+    content: bytes
+    parsed: T
+    received_at: datetime
+
+
+class Client:
+    """A connection to the records service, to be closed. Not thread-safe.
+
+    `requests`, `retries` and `bytes_received` (on the wire) count everything so far, `oddities` the answers of each
+    kind that the contract does not foresee and that were read all the same.
+    """
+
+    def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:
+        """Does not connect yet. Raises SettingError when the environment's proxy cannot be used."""
+        silence_http_logs()
+        self.host = urlsplit(settings.base_url).netloc
+        self.requests = 0
+        self.retries = 0
+        self.bytes_received = 0
+        self.oddities: Counter[str] = Counter()
+        self._base = settings.base_url + PREFIX
+        self._retry_seconds = settings.retry_seconds
+        self._pause = settings.request_pause_ms / 1000
+        self._deadline = _Deadline()
+        self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
+        https = self._base.startswith("https:")
+        try:
+            self._http = httpx.Client(
+                headers={
+                    "X-API-Key": settings.api_key.get_secret_value(),
+                    "User-Agent": f"Rollbook/{__version__} (read-only sync)",
+                    "Accept-Encoding": "gzip",  # the only encoding that is decompressed here, piece by piece
+                },
+                timeout=timeouts,
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+                follow_redirects=False,
+                # Without TLS, loading certificates (0.1 s) is needless; an empty context trusts no server.
+                verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                trust_env=https,
+            )
+        except (ImportError, ValueError, OSError):
+            raise SettingError(
+                "the proxy or certificates named in the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) cannot"
+                " be used: correct or unset them"
+            ) from None
+
+    def close(self) -> None:
+        """End the connection."""
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, str | int] | None = None, *, read: Callable[[bytes], T]) -> Answer[T]:
+        """GET one path below /svcapi/v1/ and return the answer as read by `read`.
+
+        `read` raises msgspec.DecodeError for a body that is not the contract's. Transient faults are retried within
+        `retry_seconds`. Raises KeyRefusedError (401), RefusedError (any other refusal), RedirectError,
+        UnreachableError (no usable answer) and NotTheContractError (no answer was the contract's). Contract:
+        "Endpoints", "Errors".
+        """
+        # Logs and errors stay when a student is erased, so they hold no student's id.
+        label = PREFIX + _LAST_ID.sub("/ID", path) + (f" page {params['page']}" if params and "page" in params else "")
+        policy = RetryPolicy(self._retry_seconds, label)
+        fault = TransientError("nothing was sent")
+        try:
+            for attempt in stamina.retry_context(on=policy, attempts=None, timeout=None):
+                with attempt:
+                    self.retries += attempt.num > 1
+                    began = time.monotonic()
+                    with self._gate.request() if self._gate else nullcontext():  # in a fleet: one at a time to a host
+                        policy.excuse(time.monotonic() - began)
+                        if self._gate is None and self.requests:
+                            time.sleep(self._pause)
+                        seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
+                        response, content = self._exchange(path, params, label, seconds)
+                    received_at, at = datetime.now(UTC), ""
+                    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+                        raise TransientError(f"the answer holds more than {MOST_VALUES:,} values", contract=True)
+                    if response.status_code == httpx.codes.OK:
+                        try:
+                            return Answer(content, read(content), received_at)
+                        except (msgspec.DecodeError, RecursionError) as error:  # as a context it would hold a piece
+                            at = "".join(_POSITION.findall(str(error))[:1])
+                    raise self._error_of_reply(label, response, content, at)
+        except TransientError as last:
+            fault = last
+        raise self._give_up(label, fault, policy)
+
+    def _exchange(
+        self, path: str, params: Mapping[str, str | int] | None, label: str, seconds: float
+    ) -> tuple[httpx.Response, bytes]:
+        """Send the request and read the whole body. Raises TransientError for a fault that may pass by itself.
+
+        The timeouts limit each wait, `seconds` the whole exchange, which might trickle in and never trip them.
+        """
+        self.requests += 1
+        content = bytearray()
+        failure: Exception
+        late = TransientError(f"the answer was not complete after {seconds:.0f} s")
+        try:
+            with (
+                self._deadline.of(seconds, late),
+                self._http.stream(
+                    "GET", self._base + path, params=params, extensions={"trace": self._deadline.trace}
+                ) as response,
+            ):
+                body = _Body(response.headers.get("content-encoding", "").strip().lower())
+                try:
+                    # At most 64 kB each, which may unpack to a thousand times as much.
+                    for chunk in response.iter_raw():
+                        content += body.unpack(chunk)
+                        if max(len(content), response.num_bytes_downloaded) > BODY_BYTES:
+                            raise TransientError(f"the answer is longer than {BODY_BYTES // 2**20} MB", contract=True)
+                    content += body.rest()
+                finally:
+                    self.bytes_received += response.num_bytes_downloaded
+            self.oddities.update(body.oddities)
+            return response, bytes(content)
+        except zlib.error:
+            failure = TransientError("the answer's compression was garbled or cut short")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            failure = self._translate_error(error, label)
+        raise failure  # outside the except block: httpx's error, which holds the URL, must not become its context
+
+    def _translate_error(self, error: Exception, label: str) -> Exception:
+        """Turn an httpx error into a TransientError, or into an error that no retry can fix. Never quotes its text."""
+        if isinstance(error, httpx.ConnectError) and _certificate_refused(error):
+            return UnreachableError(
+                f"The certificate of {self.host} is not trusted here, so the key was not sent. Check"
+                " ROLLBOOK_BASE_URL, or name the institution's certificates in SSL_CERT_FILE."
+            )
+        for kind, reason in _FAULTS:
+            if isinstance(error, kind):
+                return TransientError(reason)
+        return UnreachableError(
+            f"{label} could not be requested from {self.host} ({type(error).__name__}). Check"
+            " ROLLBOOK_BASE_URL and the proxy settings of the environment."
+        )
+
+    def _error_of_reply(self, label: str, response: httpx.Response, content: bytes, at: str = "") -> Exception:
+        """Return the error for any reply except the contract's 200: a TransientError if a retry may help. `at` is the
+        position at which the body could not be read, if that is known.
+
+        Nothing of the service's own words is shown: they may name a pupil.
+        """
+        status, stated = response.status_code, refused_status(content)
+        if 300 <= status < 400:
+            return RedirectError(
+                f"{self.host} answered {label} with a redirect ({status}), which is not followed: the key is sent to"
+                " the configured host only. Set ROLLBOOK_BASE_URL to the service's own address."
+            )
+        if status == httpx.codes.OK and stated:
+            status = stated  # an error body under a 200: trust the body
+        if UNAUTHORIZED in (status, stated):
+            return KeyRefusedError(
+                f"The records service at {self.host} does not accept the API key (401). Ask the service representative"
+                " who issued it for one that is accepted, and set ROLLBOOK_API_KEY.",
+                status=UNAUTHORIZED,
+            )
+        if status in _TRANSIENT or (status >= 500 and status not in _LASTING):
+            return TransientError(
+                f"the service answered {status}",
+                retry_after=retry_after(response.headers),
+                advice=_ADVICE.get(status, _CHECK),
+            )
+        if status == httpx.codes.NO_CONTENT:
+            return RefusedError(
+                f"The records service at {self.host} answered {label} without any content ({status}): show this to the"
+                " service representative.",
+                status=status,
+            )
+        if status >= 400 or stated is not None:
+            return RefusedError(
+                f"The records service at {self.host} refused {label} ({status}). Asking again will not help: show this"
+                " to the service representative.",
+                status=status,
+            )
+        return TransientError(f"{_described(response, at)} is not the contract's JSON", contract=True)
+
+    def _give_up(self, label: str, fault: TransientError, policy: RetryPolicy) -> ServiceError:
+        tried = f"{policy.tries + 1} tries" if policy.tries else "one try"
+        within = f"in {tried} over {policy.spent:.0f} s"
+        if fault.contract:
+            return NotTheContractError(
+                f"{self.host} answers {label}, but not as the records service does ({within}; at last"
+                f" {fault.reason}). Check that ROLLBOOK_BASE_URL is the service's address and that no proxy answers for"
+                " it."
+            )
+        asked = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
+        return UnreachableError(
+            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked}). {fault.advice}"
+            " ROLLBOOK_RETRY_SECONDS says how long one request may be tried."
+        )
+
+
+_POSITION = re.compile(r"\(byte (\d+)\)")
+_LAST_ID = re.compile(r"/\d+$")
+
+
+class _Deadline:
+    """Ends an exchange that takes too long, whatever it is waiting for, by closing its connection.
+
+    httpx only limits single waits. Its request extension `trace` tells of each connection that is made.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._timer: threading.Timer | None = None
+        self._is_over = False
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note the connection, once it is made or encrypted, or to a proxy; a client has one at a time."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._socket = info["return_value"].get_extra_info("socket")
+
+    @contextmanager
+    def of(self, seconds: float, error: Exception) -> Iterator[None]:
+        """Raise `error` if the block takes longer, also where it ends as if all had come."""
+        self._is_over, self._timer = False, threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self._timer.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._timer.cancel()
+                self._timer = None
+            if self._is_over:
+                raise error from None
+
+    def _end(self) -> None:
+        with self._lock, suppress(OSError):  # it was lost by itself
+            # Else the exchange ended while this waited for the lock.
+            self._is_over = self._timer is threading.current_thread()
+            if self._is_over and self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Body:
+    """Unpacks one answer piece by piece, by its first bytes: some proxies pack a body and do not say so, or unpack it
+    and say that it is packed. A gzip body may have any number of members.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        """`encoding` is the Content-Encoding header."""
+        self.oddities: set[str] = set()
+        self._said = {"x-gzip": "gzip", "identity": ""}.get(encoding, encoding)
+        self._first = b""
+        self._member: Any = None
+
+    def unpack(self, chunk: bytes) -> bytes:
+        """Return what a piece unpacks to. Raises zlib.error."""
+        if self._member is None:
+            chunk = self._first + chunk
+            if len(chunk) < len(GZIP):
+                self._first = chunk
+                return b""
+            self._first = b""
+            if not chunk.startswith(GZIP):
+                self._member = False
+            if self._said != ("gzip" if chunk.startswith(GZIP) else ""):
+                self.oddities.add("a wrong Content-Encoding")
+        if self._member is False:
+            return chunk
+        content = b""
+        while chunk:
+            if self._member is None or self._member.eof:
+                if self._member is not None:
+                    self.oddities.add("gzip of several members")
+                self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            content += self._member.decompress(chunk)
+            chunk = self._member.unused_data
+        return content
+
+    def rest(self) -> bytes:
+        """Return what is left at the end. Raises zlib.error if the last member was cut short."""
+        if self._member and not self._member.eof:
+            raise zlib.error
+        return self._first
+
+
+def _described(response: httpx.Response, at: str) -> str:
+    """Describe an answer for a person, without the service's own words."""
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    parts = [
+        str(response.status_code),
+        media if _MEDIA_TYPE.fullmatch(media) else "of no known type",
+        *([encoding if encoding in _ENCODINGS else "in an unknown encoding"] if encoding else []),
+        *([f"unreadable at byte {at}"] if at else []),
+    ]
+    return f"the answer ({', '.join(parts)})"
+
+
+_FAULTS: tuple[tuple[type[Exception], str], ...] = (
+    (httpx.ConnectTimeout, "no connection within the timeout"),
+    (httpx.TimeoutException, "no answer within the timeout"),
+    (httpx.ConnectError, "no connection could be made"),
+    (httpx.NetworkError, "the connection was lost"),
+    (httpx.RemoteProtocolError, "the answer was cut short or garbled"),
+    (httpx.ProxyError, "the proxy gave no connection"),
+)
+
+
+def silence_http_logs() -> None:
+    """Stop httpx from logging each URL with its query: a search's value is a pupil's name or email address."""
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _certificate_refused(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+log = logging.getLogger(__name__)
+
+# The first wait is between 0 and this; the bound doubles with each further try.
+FIRST_SECONDS = 0.5
+# No single wait is longer, unless the service asks for more (Retry-After).
+MAX_WAIT_SECONDS = 30.0
+
+
+@dataclass(eq=False)
+class TransientError(Exception):
+    """A fault that may pass by itself. `reason` says what happened, without a URL, a body or a header's value.
+
+    `contract` is true if there was an answer that is not the contract's, false if there was none. `retry_after` is the
+    wait that the service asked for, in seconds. `advice` says what to do if the fault stays.
+    """
+
+    reason: str
+    contract: bool = False
+    retry_after: float = 0.0
+    advice: str = _CHECK
+
+
+class RetryPolicy:
+    """The waits of one request: exponential back-off with full jitter, never shorter than Retry-After.
+
+    Call it with the error of a try: it returns the seconds to wait before the next one, or False to give up. Tries
+    and waits together take at most `ceiling` seconds. In stamina's test mode, which does not sleep, the waits that
+    were skipped count instead, so that the ceiling holds there too.
+    """
+
+    def __init__(self, ceiling: float, label: str) -> None:
+        self.ceiling = ceiling
+        self.label = label
+        self.tries = 0
+        self.waits = 0.0
+        self.too_long: float | None = None
+        self._started = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the first try began."""
+        return max(time.monotonic() - self._started, self.waits)
+
+    @property
+    def left(self) -> float:
+        """Seconds left in which another try may begin."""
+        return max(self.ceiling - self.spent, 0.0)
+
+    def excuse(self, seconds: float) -> None:
+        """Exclude these seconds from the time spent: another process held the host."""
+        self._started += seconds
+
+    def __call__(self, error: Exception) -> float | bool:
+        """Return the seconds to wait before the next try, or False to give up."""
+        remaining = self.ceiling - self.spent
+        if not isinstance(error, TransientError) or remaining <= 0:
+            return False
+        if error.retry_after > remaining:
+            self.too_long = error.retry_after
+            return False
+        # 2.0 ** 60 is far above the maximum, and far from overflowing.
+        bound = min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2.0 ** min(self.tries, 60))
+        self.tries += 1
+        jittered = random.uniform(0, bound)  # noqa: S311 - spreads clients out, protects nothing
+        wait = min(max(jittered, error.retry_after), remaining)
+        self.waits += wait
+        log.warning("%s: %s; retrying in %.1f s", self.label, error.reason, wait)
+        return wait
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that a Retry-After header asks for; 0 if missing or malformed.
+
+    The header has seconds or a date; some services send the moment as seconds or milliseconds since 1970, or as an ISO
+    8601 date. A date without a zone is in UTC.
+    """
+    stated, now = headers.get("retry-after", "").strip(), datetime.now(UTC)
+    if re.fullmatch(r"\d{1,18}(\.\d{1,9})?", stated, re.ASCII):
+        seconds = float(stated)
+        if seconds >= _EPOCH_FROM * 1000:
+            seconds /= 1000
+        return seconds if seconds < _EPOCH_FROM else max(seconds - now.timestamp(), 0.0)
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        with suppress(TypeError, ValueError, IndexError, OverflowError):
+            until = parse(stated)
+            return max(((until if until.tzinfo else until.replace(tzinfo=UTC)) - now).total_seconds(), 0.0)
+    return 0.0
+
+
+# Thirty years of seconds are no wait: from here on, a number of seconds is a moment.
+_EPOCH_FROM = 10**9
+
+
+# How often a waiting process tries the lock again. A page takes a service tens of milliseconds.
+POLL_SECONDS = 0.01
+
+
+class Gate:
+    """Lets one process at a time send a request to a host; it holds the lock during the pause before its request, too.
+
+    The lock is the operating system's: a killed process leaves none behind. `pause` is the time in seconds from the end
+    of one request to this host, from any process, to the next.
+    """
+
+    def __init__(self, folder: Path, host: str, pause: float = 0.0) -> None:
+        """`folder` holds one file per host, named after a digest of the host name."""
+        files.folder(folder)
+        self.pause = pause
+        self._path = folder / f"{sha256(host.casefold().encode()).hexdigest()[:24]}.lock"
+        self._lock = FileLock(self._path, mode=files.PRIVATE_FILE)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Wait until the host is free and the pause is over, then hold the lock for the length of the block."""
+        with self._lock.acquire(poll_interval=POLL_SECONDS):
+            since = time.time() - self._path.stat().st_mtime
+            time.sleep(min(max(self.pause - since, 0.0), self.pause))
+            try:
+                yield
+            finally:
+                os.utime(self._path)  # the next process reads when the last request ended

@@ -1,0 +1,324 @@
+"""The land stage as one function: auth check, walks, absence check and details, all landed before any is flattened.
+
+It only joins this folder's modules. The caller decides whether a landing counts, and what to do with it.
+
+Whether a key may fill a warehouse is decided here, too (G11, `why_refused`): an institution's claim on a school begins
+with its first landing that counts, and ends when its warehouse no longer has one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import httpx
+from msgspec.structs import replace
+
+from rollbook import __version__
+from rollbook.errors import (
+    KeyRefusedError,
+    MachineError,
+    NothingLandedError,
+    OtherInstitutionError,
+    RollbookError,
+    ServiceError,
+    UnreachableError,
+)
+from rollbook.landing.manifest import Landed, Manifest, Received, Verdict
+from rollbook.landing.raw import RawStore
+from rollbook.source.client import TIMEOUTS, Client
+from rollbook.source.envelope import detail, institution
+from rollbook.source.pagination import Progress, Published, Sink, Verified, Walked, verify, walk
+from rollbook.tables import SETS, WALKED
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# After this many details in a row without an answer, the service counts as down and the rest are skipped.
+MAX_UNREACHABLE = 5
+# Correct clocks in two zones differ by at most one date. If they differ by more, one of the clocks is wrong.
+ZONES_APART = timedelta(days=1)
+
+
+def utc_now() -> datetime:
+    """Return the current time."""
+    return datetime.now(UTC)
+
+
+def apart(here: date, there: date) -> bool:
+    """Whether two clocks' dates differ by more than time zones can explain."""
+    return abs(here - there) > ZONES_APART
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A landing before it is finished: its manifest so far, the ids of each set, and a function that reads its bodies.
+
+    `ids` holds the ids on the counted walks' pages and those found by search.
+    """
+
+    manifest: Manifest
+    ids: Mapping[str, AbstractSet[int]]
+    bodies: Callable[[str], Iterator[Landed]]
+
+
+ChooseDetails = Callable[[Draft], Iterable[int]]
+
+
+class Writer(Sink, Protocol):
+    """A landing in progress."""
+
+    snapshot_date: date
+    landing: int
+
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+        """Yield the bodies of a set that would count if the landing were finished now with this manifest."""
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Complete the landing; returns the manifest as written."""
+
+    def abandon(self) -> None:
+        """Remove everything written."""
+
+
+def fetch(
+    settings: Settings,
+    begin: Callable[[date], Writer],
+    published: Published | None = None,
+    *,
+    day: date | None = None,
+    bound_to: int | None = None,
+    newest: Manifest | None = None,
+    hidden: Mapping[str, Mapping[int, date]] | None = None,
+    deferred: str = "",
+    reusable: Manifest | None = None,
+    choose_details: ChooseDetails | None = None,
+    clock: Callable[[], datetime] = utc_now,
+    progress: Progress = lambda *_: None,
+    timeouts: httpx.Timeout = TIMEOUTS,
+) -> Manifest:
+    """Fetch everything once and land it; returns the manifest, which has no verdict yet.
+
+    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
+    the institution of the warehouse, `newest` its newest landing that counts, `hidden` the records of each set that
+    only searches found last time, each since when. `deferred` says why the landing can be compared with nothing, if so:
+    it is in the manifest that is committed, since a landing without it counts as proven. `reusable` is a landing from
+    minutes ago, which is returned instead once the key has been checked. `published` gives the current records, for the
+    absence check. `choose_details` is called once all pages are landed and returns the students whose details to fetch
+    (default: none).
+
+    Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
+    the service; MachineError if the two clocks differ by more than time zones can, or this machine's was set back. Each
+    error leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless it is
+    unclear which day to file it under.
+    """
+    with closing(Client(settings, timeouts=timeouts)) as client:
+        started = clock()
+        today = started.astimezone(settings.zone).date()
+        job = _Fetch(settings, client, begin(day or today), started, progress)
+        try:
+            job.authenticate(bound_to, today, newest)
+            if reusable is not None:
+                job.writer.abandon()
+                return reusable
+            job.walk_sets(published, hidden or {})
+            if choose_details is not None:
+                draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
+                fetch_details(client, job.writer, choose_details(draft), progress)
+            return job.writer.finish(replace(job.drafted(clock()), deferred=deferred))
+        except RollbookError as error:
+            job.fail(error, clock(), today)
+            raise
+        except BaseException:
+            job.writer.abandon()
+            raise
+
+
+def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress = lambda *_: None) -> None:
+    """Fetch the details of students, one after the other, and land them.
+
+    A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
+    """
+    wanted = list(dict.fromkeys(ids))
+    unreachable = 0
+    for position, student in enumerate(wanted, 1):
+        try:
+            answer = client.get(SETS["details"].endpoint.format(id=student), read=detail)
+        except KeyRefusedError:
+            raise
+        except ServiceError as error:
+            unreachable = unreachable + 1 if isinstance(error, UnreachableError) else 0
+            log.warning("details of student %d: not fetched (%s)", student, type(error).__name__)
+            if unreachable == MAX_UNREACHABLE:
+                log.warning("the details of %d more students are not asked for", len(wanted) - position)
+                return
+            continue
+        unreachable = 0
+        received = Received(
+            set="details", kind="detail", page=position, sought=student, received_at=answer.received_at, records=1
+        )
+        sink.add(received, answer.content)
+        progress("details", position, len(wanted))
+
+
+class _Fetch:
+    """A fetch in progress. `manifest` is its manifest so far."""
+
+    def __init__(
+        self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.writer = writer
+        self.progress = progress
+        self.is_dated: bool | None = None  # unknown until the service states its own date
+        self.ids: dict[str, AbstractSet[int]] = {}
+        self.manifest = Manifest(
+            snapshot_date=writer.snapshot_date,
+            landing=writer.landing,
+            started_at=started,
+            finished_at=started,
+            rollbook=__version__,
+        )
+
+    def authenticate(self, bound_to: int | None, today: date, newest: Manifest | None) -> None:
+        """Check the key's institution and the service's time.
+
+        The landing's day must be today's date here or at the service, not after today here, and within one day of the
+        service's date. Raises OtherInstitutionError, NothingLandedError and MachineError as `fetch` does.
+        """
+        answer = self.client.get(SETS["auth"].endpoint, read=institution)
+        received = Received(set="auth", kind="auth", page=1, received_at=answer.received_at, records=1)
+        self.writer.add(received, answer.content)
+        auth, day = answer.parsed, self.writer.snapshot_date
+        there = auth.timestamp.date()
+        started = self.manifest.started_at
+        was_set_back = newest is not None and started < newest.started_at and today < newest.snapshot_date <= there
+        self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
+        self.manifest = replace(self.manifest, school_id=auth.school_id, school_name=auth.school_name)
+        if refused := why_refused(self.settings, auth.school_id, bound_to):
+            raise OtherInstitutionError(f"{refused}. Nothing was fetched.")
+        if day != today and not self.is_dated:
+            raise NothingLandedError(
+                f"Nothing can be fetched for {day}: it is {today} here and {there} at the service, which keeps no"
+                " history. Sync without a date; a past day can only be rebuilt from what was landed then (rollbook"
+                " backfill)."
+            )
+        if newest is not None and was_set_back:
+            raise MachineError(
+                f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
+                f" ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date}), and at the service it is"
+                f" {there}. Nothing was fetched: set the clock right, then run `rollbook sync`."
+            )
+        if not self.is_dated:
+            raise MachineError(
+                f"It is {today} by the clock of this machine (in {self.settings.timezone}) and {there} by that of the"
+                " records service. No two time zones differ by that much, so one clock is wrong. Nothing was fetched:"
+                " correct this machine's clock, or tell the service's representative. If the service plays another day"
+                " on purpose, name that day with --date."
+            )
+
+    def walk_sets(self, published: Published | None, hidden: Mapping[str, Mapping[int, date]]) -> None:
+        """Walk every set, then search for the published records that the proven walks no longer list.
+
+        `hidden` are the records of each set that only searches found on earlier nights, each since when.
+        """
+        settings, walks = self.settings, dict[str, Walked]()
+        for name in WALKED:
+            walked = walk(self.client, SETS[name], self.writer, settings.walks, self.progress)
+            self._note(Verified(walked))
+            walks[name] = walked
+        began = time.monotonic()
+        for name, walked in walks.items():
+            if published is not None and walked.walk.proof is not None:
+                verified = verify(
+                    self.client,
+                    walked,
+                    published,
+                    self.writer,
+                    walks=settings.walks,
+                    most=settings.verify_most,
+                    day=self.manifest.snapshot_date,
+                    hidden=hidden.get(name),
+                    progress=self.progress,
+                )
+                self._note(verified)
+                self.manifest = replace(self.manifest, search_seconds=time.monotonic() - began)
+
+    def _note(self, verified: Verified) -> None:
+        """Keep in the manifest how a set was read so far."""
+        walk, m = verified.walked.walk, self.manifest
+        self.manifest = replace(
+            m,
+            walks=tuple({w.set: w for w in (*m.walks, walk)}.values()),
+            absences=(*m.absences, *verified.absences),
+            unverified=m.unverified | ({walk.set: verified.too_many} if verified.too_many else {}),
+        )
+        self.ids[walk.set] = verified.walked.ids | self.manifest.found(walk.set)
+
+    def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
+        """Keep what was received, with the verdict `failed`, unless its day is in doubt."""
+        assumed = self.writer.snapshot_date == today
+        if not (assumed if self.is_dated is None else self.is_dated):
+            self.writer.abandon()
+            return
+        failed = replace(self.drafted(finished), verdict=Verdict.FAILED, reason=error.message, judged_at=finished)
+        try:
+            self.writer.finish(failed)
+        except BaseException:
+            self.writer.abandon()
+            raise
+
+    def drafted(self, finished: datetime) -> Manifest:
+        """Return the manifest as it is now."""
+        client = self.client
+        return replace(
+            self.manifest,
+            finished_at=finished,
+            requests=client.requests,
+            retries=client.retries,
+            bytes_received=client.bytes_received,
+            oddities=dict(client.oddities),
+        )
+
+
+def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:
+    """Why the records of this school may not be fetched into this warehouse; empty if they may.
+
+    `bound_to` is the school that the warehouse holds already.
+    """
+    if bound_to not in (None, school_id):
+        return (
+            f"The API key belongs to institution {school_id}, this warehouse to institution {bound_to}: set"
+            " ROLLBOOK_API_KEY to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the warehouse was"
+            " filled with another institution's key by mistake, discard what it landed (`rollbook discard DAY`)"
+        )
+    if (holder := _holder(settings, school_id, unlisted=bound_to is None)) is not None:
+        return (
+            f"The API key of {settings.institution} belongs to institution {school_id}, whose records {holder} holds"
+            " already: correct the key or the address of the one that is wrong. If it is"
+            f" {holder}, also discard what it landed (`rollbook --institution {holder} discard DAY`). If"
+            f" {settings.institution} is the new name of {holder}, put its folder in the place of"
+            f" {settings.institution}/: its history and who was erased are in it"
+        )
+    return ""
+
+
+def _holder(settings: Settings, school_id: int, *, unlisted: bool) -> str | None:
+    """The other institution whose warehouse holds this school; None outside a fleet. An empty warehouse may be that of
+    a new name: then also an `unlisted` folder.
+    """
+    for name in settings.others(unlisted=unlisted):
+        with suppress(OSError):  # a warehouse that cannot be read stops nobody else
+            if RawStore(settings.common_path / name / "raw").school_id() == school_id:
+                return name
+    return None

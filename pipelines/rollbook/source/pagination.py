@@ -1,0 +1,395 @@
+"""The walk: reads a set page by page, in order, and proves that it is complete (G1).
+
+Every page goes to the sink as it arrives; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk`
+repeats a spoiled walk, `search` reads one search's result by the same rules, and `verify` alone decides whether a
+record that a proven walk no longer shows was removed (G2).
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Literal, Protocol
+
+from msgspec import structs
+
+from rollbook.errors import KeyRefusedError, RefusedError, ServiceError
+from rollbook.landing.manifest import Absence, Proof, Received, Walk
+from rollbook.source.client import LIMIT, Client
+from rollbook.source.envelope import Page, page_of
+from rollbook.tables import SETS, Set
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+
+# A set may grow while it is read, but not forever: a walk ends after twice the pages first stated plus these.
+GROWTH_PAGES = 100
+# A walk ends after this many pages in a row without a new id: the service states pages that it does not have.
+BARREN_PAGES = 50
+# How many of the ids that every walk repeated are kept: enough for the service's operator to find the cause.
+REPEATED_KEPT = 5
+# Some services search more than they list. This many records of a night may stay current because only a search finds
+# them; more mean that the list is short.
+MOST_HIDDEN = 3
+# How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
+# the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
+PAST_THE_END = frozenset({400, 404, 410, 416, 422})
+# Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
+NO_CONTENT = 204
+
+
+class Sink(Protocol):
+    """Takes bodies as they arrive."""
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Take one body."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """How a set was read, and the ids on the counted walks' pages. `checks` are the counted walks."""
+
+    walk: Walk
+    ids: AbstractSet[int]
+    checks: tuple[WalkCheck, ...]
+
+
+class WalkCheck:
+    """Checks one walk: what its pages stated so far, and whether it can still prove the set.
+
+    `end` is the last page stated so far, by the page count or by the total, whichever is later, so that every stated
+    page is read. `over` becomes true there, or at a limit. `spoiled` is the first problem; it is empty while the walk
+    may still be complete.
+    """
+
+    def __init__(self, set_name: str, number: int = 1) -> None:
+        self.set_name = set_name
+        self.number = number
+        self.pages: list[Page] = []
+        self.ids: set[int] = set()
+        self.repeated_ids: set[int] = set()
+        self.end = 1
+        self.spoiled = ""
+        self.over = False
+        self._barren = 0
+
+    @property
+    def unreadable(self) -> int:
+        """How many of the records have no id that can be read."""
+        return sum(page.ids.count(None) for page in self.pages)
+
+    def add(self, page: Page) -> None:
+        """Check the next page and add its ids."""
+        self.pages.append(page)
+        first, before = self.pages[0], self.pages[-2:][0]
+        pages, count, needed = len(self.pages), len(page.ids), page.needed
+        self.end = max(page.total_pages, needed, self.end)
+        # The service says that there is more: a further request finds out.
+        is_more = page.has_next is True and pages >= self.end and count > 0
+        stated, self.end = self.end, pages + 1 if is_more else self.end
+        ids = Counter(i for i in page.ids if i is not None)
+        earlier, at = ids.keys() & self.ids, f"page {pages}"
+        for is_wrong, why in (
+            (page.number != pages, f"{at}: the service calls it page {page.number}"),
+            (
+                page.has_next is True and pages >= stated,
+                f"{at}: has_next is true, though page {stated} is stated as the last",
+            ),
+            (
+                page.has_next is False and pages < stated,
+                f"{at}: has_next is false, though page {stated} is stated as the last",
+            ),
+            (page.has_prev is (pages == 1), f"{at}: has_prev is {str(page.has_prev).lower()}"),
+            (
+                page.total_count != before.total_count,
+                f"{at}: total_count moved from {before.total_count} to {page.total_count}",
+            ),
+            (page.limit != before.limit, f"{at}: limit moved from {before.limit} to {page.limit}"),
+            (
+                page.total_pages != needed and (needed, page.total_pages) != (0, 1),
+                f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}",
+            ),
+            (count > page.limit, f"{at}: {count} records, more than the limit of {page.limit}"),
+            # Only the last page may be short.
+            (
+                count < page.limit and pages < self.end,
+                f"{at} of {self.end}: {count} records, though the limit is {page.limit}",
+            ),
+            (earlier, f"{at}: {len(earlier)} ids had come on earlier pages"),
+        ):
+            if is_wrong:
+                self._spoil(why)
+        self.repeated_ids |= earlier | {i for i, times in ids.items() if times > 1}
+        self._barren = self._barren + 1 if ids.keys() == earlier and None not in page.ids else 0
+        self.ids.update(ids)  # `|=` with a view of keys would copy the whole set for each page
+        self.over = pages >= self.end
+        if not self.over and (
+            pages >= 2 * max(first.total_pages, first.needed) + GROWTH_PAGES or self._barren >= BARREN_PAGES
+        ):
+            self.add_end(f"{at}: the stated end, page {self.end}, does not come nearer")
+
+    def add_end(self, why: str) -> None:
+        """Record that the walk ends before its stated end."""
+        self._spoil(why)
+        self.over = True
+
+    def proof(self) -> Proof | None:
+        """Return the proof if this walk showed the whole set; else None, with the reason in `spoiled`."""
+        if not self.pages:
+            return None
+        last = self.pages[-1]
+        if self.unreadable:
+            self._spoil(f"{self.unreadable} records have no id that can be read")
+        if len(self.ids) != last.total_count:
+            self._spoil(f"{len(self.ids)} ids came, {last.total_count} were stated")
+        if self.spoiled:
+            return None
+        return Proof(
+            set=self.set_name,
+            walk=self.number,
+            total_count=last.total_count,
+            unique_ids=len(self.ids),
+            pages=len(self.pages),
+            limit=last.limit,
+        )
+
+    def _spoil(self, why: str) -> None:
+        self.spoiled = self.spoiled or f"walk {self.number}, {why}"
+
+
+def walk(
+    client: Client,
+    set_: Set,
+    sink: Sink,
+    walks: int = 3,
+    progress: Progress = lambda *_: None,
+    *,
+    before: Walked | None = None,
+) -> Walked:
+    """Walk a whole set until it is proven, at most `walks` times, or as many times again after the walks `before`.
+
+    A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
+    walks. Raises the client's errors. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
+    """
+    checks = list(before.checks) if before else []
+    spoiled = before.walk.spoiled if before else ()
+    first = before.walk.walks if before else 0
+    for number in range(first + 1, first + walks + 1):
+        check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
+        proof = check.proof()
+        if proof is not None:
+            return _sum_up([check], proof, spoiled)
+        checks.append(check)
+        spoiled = (*spoiled, check.spoiled)
+        log.warning("%s: %s", set_.name, check.spoiled)
+    return _sum_up(checks, None, spoiled)
+
+
+def search(
+    client: Client, set_: Set, value: str, sought: int, sink: Sink, walks: int = 3
+) -> Literal["found", "not found", "unclear"]:
+    """Search a set by one name, for the record with the id `sought`.
+
+    Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
+    of a walk; else, after `walks` tries, "unclear". Raises the client's errors.
+    """
+    for number in range(1, walks + 1):
+        check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
+        if sought in check.ids:
+            return "found"
+        if check.proof() is not None:
+            return "not found"
+    return "unclear"
+
+
+def _read(
+    client: Client,
+    set_: Set,
+    check: WalkCheck,
+    sink: Sink,
+    *,
+    value: str | None = None,
+    sought: int | None = None,
+    progress: Progress = lambda *_: None,
+) -> WalkCheck:
+    """Read pages 1 to the stated end; in a search, stop once the sought record is found."""
+    query: dict[str, str | int] = {} if value is None else {"search": value}
+    while not check.over and (sought is None or sought not in check.ids):
+        page = len(check.pages) + 1
+        try:
+            answer = client.get(set_.endpoint, {**query, "page": page, "limit": LIMIT}, read=page_of(set_))
+        except KeyRefusedError:
+            raise
+        except RefusedError as error:
+            if error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
+                raise
+            check.add_end(f"page {page} of {check.end} was refused ({error.status})")
+            continue
+        received = Received(
+            set=set_.name,
+            kind="walk" if value is None else "search",
+            page=page,
+            walk=check.number,
+            sought=sought,
+            received_at=answer.received_at,
+            records=len(answer.parsed.ids),
+        )
+        sink.add(received, answer.content)
+        check.add(answer.parsed)
+        progress(set_.name, page, check.end)
+    return check
+
+
+def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, ...]) -> Walked:
+    last, ids = counted[-1], set[int]().union(*(c.ids for c in counted))
+    received = sum(len(page.ids) for c in counted for page in c.pages)
+    unreadable = [c.unreadable for c in counted]
+    walk = Walk(
+        set=last.set_name,
+        walks=last.number,
+        counted=tuple(c.number for c in counted),
+        proof=proof,
+        total_count=last.pages[-1].total_count if last.pages else 0,
+        received=received,
+        # Each walk shows the records without a readable id again, and they cannot be distinguished.
+        distinct=len(ids) + max(unreadable),
+        repeated=received - sum(unreadable) - sum(len(c.ids) for c in counted),
+        repeated_ids=tuple(sorted(set.intersection(*(c.repeated_ids for c in counted)))[:REPEATED_KEPT]),
+        spoiled=spoiled,
+    )
+    return Walked(walk, ids, tuple(counted))
+
+
+Names = tuple[tuple[str, str], ...]
+
+
+class Published(Protocol):
+    """The current records and their names: a proven walk may lack some of them."""
+
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
+        """Return the current records of a set that were not received; none before the first publish.
+
+        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`.
+        """
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A set whose vanished records were searched for: how it was read in the end, and the answers.
+
+    `too_many` vanished records were not asked for because they were too many.
+    """
+
+    walked: Walked
+    absences: tuple[Absence, ...] = ()
+    too_many: int = 0
+
+
+def verify(
+    client: Client,
+    walked: Walked,
+    published: Published,
+    sink: Sink,
+    *,
+    walks: int,
+    most: int,
+    day: date,
+    hidden: Mapping[int, date] | None = None,
+    progress: Progress = lambda *_: None,
+) -> Verified:
+    """Search for each published record that a set's proven walk did not list; if there are over `most`, for none (G2).
+
+    A walk that did not list what a search finds may have slipped: the set is walked again, once. At most MOST_HIDDEN
+    records may then be newly hidden, that is found by search and listed by neither walk; more disprove the walk. The
+    records in `hidden` were hidden on earlier nights, since the days given; they cause no further walk.
+
+    Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
+    without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway. Raises
+    KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
+    """
+    set_, hidden = SETS[walked.walk.set], hidden or {}
+    asked: dict[int, Absence] = {}
+    too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
+    if _found(asked) - hidden.keys() and not _is_unclear(asked):
+        log.warning("%s: searches find records that the walk did not list; walking again", set_.name)
+        walked = walk(client, set_, sink, walks, progress, before=walked)
+        if walked.walk.proof is not None:
+            too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
+    newly = _found(asked) - walked.ids - hidden.keys()
+    if len(newly) > MOST_HIDDEN and walked.walk.proof is not None:
+        why = f"{len(newly)} records are found by search and listed by no walk"
+        walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
+        log.warning("%s: %s", set_.name, why)
+    # Of a walk that was disproved, nothing is known to be hidden: the next night must not take it for known.
+    since = hidden if walked.walk.proof is None else {**dict.fromkeys(newly, day), **hidden}
+    absences = [
+        structs.replace(a, answer="listed_again")
+        if id_ in walked.ids
+        else structs.replace(a, hidden_since=since.get(id_) if a.answer == "found_by_search" else None)
+        for id_, a in sorted(asked.items())
+    ]
+    return Verified(walked, tuple(absences), too_many)
+
+
+def _ask(
+    client: Client,
+    set_: Set,
+    received: AbstractSet[int],
+    published: Published,
+    sink: Sink,
+    asked: dict[int, Absence],
+    *,
+    walks: int,
+    most: int,
+) -> int:
+    """Search for the vanished records that were not `asked` for yet; returns how many vanished if they are too many."""
+    vanished = published.vanished(set_.name, received)
+    if len(vanished) > most:
+        log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
+        return len(vanished)
+    for sought, names in sorted(vanished.items()):
+        if sought not in asked:
+            asked[sought] = search_by_names(client, set_, sought, names, sink, walks=walks)
+            if asked[sought].answer == "unclear":
+                break
+    return 0
+
+
+def _found(asked: Mapping[int, Absence]) -> set[int]:
+    return {id_ for id_, absence in asked.items() if absence.answer == "found_by_search"}
+
+
+def _is_unclear(asked: Mapping[int, Absence]) -> bool:
+    return any(absence.answer == "unclear" for absence in asked.values())
+
+
+def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
+    """Search for one record by each of its names until it is found.
+
+    The answer is `removed` if all searches by at least one name ended cleanly without finding it, else `unclear`.
+    """
+    searched: list[str] = []
+    answers: set[str] = set()
+    for field, value in names:
+        if not value or not value.strip():
+            continue  # an empty search does not filter: it lists every record
+        searched.append(field)
+        try:
+            # The stored value is composed (NFC); a service that compares bytes finds it only in the form that it holds.
+            forms = dict.fromkeys((value, unicodedata.normalize("NFD", value)))
+            found = (search(client, set_, form, sought, sink, walks) for form in forms)
+            answers.add(next((answer for answer in found if answer != "not found"), "not found"))
+        except KeyRefusedError:
+            raise
+        except ServiceError as error:
+            log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
+        if "found" in answers:
+            return Absence(set=set_.name, id=sought, answer="found_by_search", asked_by=tuple(searched))
+    clean = "not found" in answers
+    return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(searched))

@@ -1,0 +1,292 @@
+"""Opens DuckDB, and translates its errors and the machine's into Rollbook's. Queries are where they are needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+
+from rollbook.errors import BusyError, DamagedError, DeclarationError, MachineError
+from rollbook.tables import Column, Table
+from rollbook.util import machine
+from rollbook.util.files import PRIVATE_FILE, folder, set_mode
+
+# Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
+STORAGE_VERSION = "v1.4.0"
+
+# Half of DuckDB's default: a table of fewer rows than one group is compressed on one core, when all else is done.
+ROW_GROUP_SIZE = 61_440
+
+# Enough for a million students with spilling; small enough for a school's shared server.
+MEMORY_LIMIT = "256MB"
+THREADS = 2
+# Bytes. DuckDB spills to disk: with more than this left on it, memory ran out and not the disk.
+ROOM_TO_SPILL = 1_000_000_000
+
+_WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+
+# The name of an opened file within DuckDB, whatever the file is called.
+CATALOG = "rollbook"
+
+R = TypeVar("R")
+T = TypeVar("T", bound=Hashable)
+
+
+def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> str:
+    """The columns as a list for SQL, each with `prefix`."""
+    return ", ".join(f"{prefix}{c if isinstance(c, str) else c.name}" for c in columns)
+
+
+def no_rows(columns: Iterable[Column]) -> str:
+    """Return a query of no rows with these columns."""
+    return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
+
+
+def literal(text: object) -> str:
+    """A value as an SQL string literal: for paths and comments, which cannot be parameters."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def file_literal(path: object, pattern: str = "") -> str:
+    """The path of one file, or of the files that match a `pattern` below it, as a literal for read_parquet.
+
+    DuckDB takes every path for a pattern, so the characters of the path itself are escaped. Its readers must also be
+    told `hive_partitioning = false`: a folder `name=Zed` anywhere above would else give every row that name.
+    """
+    return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)) + pattern)
+
+
+@contextmanager
+def connect(
+    path: Path | None = None, *, scratch: Path, read_only: bool = False, about: Path | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database file (or one in memory) with the writer's limits; it spills to `scratch`.
+
+    DuckDB's errors are translated by `translate_errors` for the whole block. `about` is the file that errors name if a
+    connection in memory attaches one.
+    """
+    with (
+        translate_errors(path or about, scratch),
+        _declared_types(),
+        _instance(scratch) as instance,
+        instance.cursor() as connection,
+    ):
+        if path is not None:
+            is_new = not path.exists()
+            how = "READ_ONLY" if read_only else _WRITING
+            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
+            connection.execute(f"USE {CATALOG}")
+            if is_new:
+                set_mode(path, PRIVATE_FILE)
+        else:
+            connection.execute("ATTACH ':memory:' AS work")
+            connection.execute("USE work")
+        yield connection
+
+
+# DuckDB instances to reuse, by their spill folder.
+_idle: dict[Path, list[duckdb.DuckDBPyConnection]] = {}
+
+
+@contextmanager
+def reuse_instances(scratch: Path) -> Iterator[None]:
+    """Within this block, let `connect` reuse DuckDB instances once their files are closed.
+
+    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times.
+    """
+    is_outermost = scratch not in _idle
+    _idle.setdefault(scratch, [])
+    try:
+        yield
+    finally:
+        if is_outermost:
+            for instance in _idle.pop(scratch):
+                instance.close()
+
+
+@contextmanager
+def _instance(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An instance with nothing attached. After an error it is closed, since it may be unusable."""
+    idle = _idle.get(scratch)
+    instance = idle.pop() if idle else new_instance(scratch)
+    try:
+        yield instance
+        attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
+        for (name,) in instance.execute(attached).fetchall():
+            instance.execute(f"DETACH {name}")
+    except BaseException:
+        instance.close()
+        raise
+    if (idle := _idle.get(scratch)) is not None:
+        idle.append(instance)
+    else:
+        instance.close()
+
+
+def new_instance(scratch: Path) -> duckdb.DuckDBPyConnection:
+    """DuckDB in memory, with the writer's limits; it spills to `scratch`."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "threads": THREADS,
+        "temp_directory": str(folder(scratch)),
+        "preserve_insertion_order": True,
+    }
+    return duckdb.connect(config=config)
+
+
+def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, object] | None = None) -> int:
+    """Return the single number that a query selects; 0 without a row."""
+    row = con.execute(query, dict(parameters or {})).fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Run the block in one transaction."""
+    con.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        with suppress(duckdb.Error):  # the error may have ended the transaction
+            con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+
+
+def each_table(
+    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, Table], R], tables: Iterable[Table]
+) -> list[R]:
+    """As `each`, for tables; returns the results in their order. List tables, the largest, are started first."""
+    in_order = list(tables)
+    done = each(con, work, sorted(in_order, key=lambda t: not t.is_list))
+    return [done[table] for table in in_order]
+
+
+def each(
+    con: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection, T], R], items: Iterable[T]
+) -> dict[T, R]:
+    """Do the same work for several items, THREADS at a time; returns the result of each.
+
+    Each piece gets its own connection to the same database, which sees committed data but no temporary tables. A table
+    of a few row groups keeps at most one core busy, so each piece runs on one. Put the largest piece first: started
+    last, it would run alone at the end.
+    """
+    row = con.execute("SELECT current_database()").fetchone()
+    catalog = row[0] if row else CATALOG
+
+    def piece(item: T) -> R:
+        with con.cursor() as mine:
+            mine.execute(f"USE {catalog}")
+            return work(mine, item)
+
+    con.execute("SET threads = 1")
+    try:
+        with ThreadPoolExecutor(THREADS) as threads:
+            done = {item: threads.submit(piece, item) for item in items}
+            return {item: future.result() for item, future in done.items()}
+    finally:
+        con.execute(f"SET threads = {THREADS}")
+
+
+@contextmanager
+def machine_errors(root: Path) -> Iterator[None]:
+    """Raise MachineError for an operating system error that an operator can fix; other errors pass unchanged.
+
+    `root` is the folder that the messages name.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = machine.message_for_error(error, root)
+        if message is None:
+            raise
+        raise MachineError(message) from error
+
+
+@contextmanager
+def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
+    """Translate DuckDB's errors about files into Rollbook's; errors in a query pass unchanged.
+
+    `path` is the database, `root` a folder on the disk that is written to. Raises MachineError for a full disk or
+    memory, BusyError for a file that another program has locked, DamagedError for a file that cannot be read.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        if not _is_about_files(error):
+            raise
+        raise _translated(error, path, root) from error
+
+
+@contextmanager
+def _declared_types() -> Iterator[None]:
+    """Raise DeclarationError for a stored value that does not fit its column's declared type."""
+    try:
+        yield
+    except duckdb.ConversionException as error:
+        column = found[1] if (found := _COLUMN.search(str(error))) else "a column"
+        # `from None`: DuckDB's message repeats the value.
+        raise DeclarationError(
+            f"The snapshots hold values of {column} that do not fit the type which pipelines/rollbook/tables.py"
+            " declares for it now. Correct the declaration, or run `rollbook rebuild`, which flattens everything again"
+            " from raw/ and lists what it refuses"
+        ) from None
+
+
+# DuckDB's error about a file depends on where it notices it: a full disk ends a COMMIT with a TransactionException; a
+# failed checksum, or bytes that are not Parquet, raise a bare Error.
+_OF_FILES = (
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.SerializationException,
+    duckdb.InternalException,
+    duckdb.FatalException,
+)
+_DAY_OF_THE_LAKE = re.compile(r"[\w.-]+/snapshot_date=(\d{4}-\d{2}-\d{2})/[\w.-]+\.parquet")
+_FILE = re.compile(r"([\w.-]+\.duckdb)\b")
+_COLUMN = re.compile(r"source column (\w+)")
+
+
+def _is_about_files(error: duckdb.Error) -> bool:
+    text = str(error)
+    told = "Corrupt database file" in text or machine.errno_in(text) or _DAY_OF_THE_LAKE.search(text)
+    return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(told)
+
+
+def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
+    text = str(error)
+    told = machine.message_for_errno(machine.errno_in(text), root)
+    if told is not None:
+        return MachineError(told)
+    if isinstance(error, duckdb.OutOfMemoryException):
+        if machine.free(root) > ROOM_TO_SPILL:
+            return MachineError(
+                f"A query needs more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some records are"
+                " unusually large: look for the longest values in the newest landing below raw/ and tell the service's"
+                f" representative. {machine.NOTHING_LOST}"
+            )
+        return MachineError(
+            f"DuckDB has filled its {MEMORY_LIMIT} of memory and cannot spill to the disk of {root}, where"
+            f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again."
+            f" {machine.NOTHING_LOST}"
+        )
+    file = path.name if path else found[1] if (found := _FILE.search(text)) else "the database"
+    if "set lock on file" in text:
+        return BusyError(
+            f"Another program has {file} open for writing. Close it there, or open it read-only (readers need no more),"
+            " then try again"
+        )
+    if day := _DAY_OF_THE_LAKE.search(text):
+        return DamagedError(
+            f"snapshots/{day[0]} cannot be read: run `rollbook backfill {day[1]} {day[1]}`, which makes it again from"
+            " what was landed"
+        )
+    again = (
+        "fleet build`, which makes it again" if file.startswith("fleet") else "rebuild`, which makes it again from raw/"
+    )
+    return DamagedError(f"{file} cannot be read: run `rollbook {again}")

@@ -1,0 +1,439 @@
+"""History as a function of the landed days (G7), and the fast way to the same rows.
+
+The function is `sql/definition.sql`. It reads runs of days on which a record stated the same. On the lake itself, each
+day is a run (`definition`). The schema `spans` stores the longest runs. `rebuild` makes them from the lake and computes
+everything. A nightly merge inserts a day between its neighbours: it touches only the records that state something else
+than their runs say, and recomputes only their history from that day on. So a night's merge hardly grows with the year.
+All ways run the same definition and give the same rows.
+
+`History` records the merged days; then the tables are updated two at a time, each in a transaction (`TableHistory`).
+All this happens in a file that nobody reads yet: for readers, the swap is the transaction. The steps of a merge share
+these temporary tables of its connection:
+
+    delta               the records that state something else on the merged day than their runs say
+    pieces              their runs around that day, which replace those in `spans`
+    touched             the records whose history may have changed, over all merged days
+    folded              their versions from a day on, by the definition
+    current_changes     how the current rows differ from the open versions
+    last_stated, untracked_values   the sources of the untracked values
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from rollbook.landing.manifest import TableCounts
+from rollbook.store.database import count, each_table, file_literal, names, no_rows, transaction
+from rollbook.store.lake import DayRecord, Lake, unchanged, unchanged_counts
+from rollbook.store.schema import CHANGE_KEYS, SPAN, VALID
+from rollbook.store.statements import ONE, Scope, statements
+from rollbook.tables import TABLES, Column, Table
+
+# Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
+REBUILD_SHARE = 0.3
+REBUILD_LEAST = 12
+
+
+class History:
+    """The history of every table in one open database, and the lake it is a function of."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+        self.con = con
+        self.lake = lake
+        self.records = lake.days()
+        # The tables that no work here has changed.
+        self.unchanged: frozenset[str] = frozenset(TABLES)
+
+    def merged_days(self) -> dict[date, str]:
+        """The landed days that the history holds, with the content digest of each."""
+        return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())
+
+    def behind(self) -> list[date]:
+        """The days of the lake that the history lacks, or holds with another digest."""
+        merged = self.merged_days()
+        return [d for d, record in self.records.items() if merged.get(d) != record.digest]
+
+    @property
+    def has_expired_days(self) -> bool:
+        """Whether the history holds days that the lake no longer holds: folding the lake would lose them."""
+        return not self.merged_days().keys() <= self.records.keys()
+
+    def refold(self) -> list[TableCounts]:
+        """Recompute all history from the runs: for declarations that changed after days had expired.
+
+        A new column is NULL except on the days that the caller merges again afterwards.
+        """
+        return self._each(TableHistory.refold)
+
+    def catch_up(self, days: Iterable[date]) -> list[TableCounts]:
+        """Merge these days of the lake, any number in any order; returns the changes in each current table."""
+        days = sorted(days)
+        if not days:
+            return []
+        if len(days) == len(self.records) == 1 and not self.merged_days():
+            (record,) = self.records.values()
+            with transaction(self.con):
+                self._note(record)
+            return self._each(lambda table: table.begin(record))
+        if len(days) >= max(REBUILD_LEAST, REBUILD_SHARE * len(self.records)) and not self.has_expired_days:
+            return self.rebuild()
+        with transaction(self.con):
+            places = [self._place(self.records[day]) for day in days]
+        alike = frozenset.intersection(*(place.unchanged for place in places))
+        return self._each(lambda table: table.merge(places), alike)
+
+    def forget(self, days: Iterable[date]) -> list[TableCounts]:
+        """Remove days whose landings were discarded from the history, as if nothing had ever been landed on them.
+
+        The lake is not read, so days that only the history still holds stay in it.
+        """
+        places = []
+        with transaction(self.con):
+            for day in sorted(days):
+                places.append(self._around(day))
+                self._unnote(day)
+        return self._each(lambda table: table.forget(places)) if places else []
+
+    def rebuild(self, computed: Computed | None = None) -> list[TableCounts]:
+        """Full refresh: compute the history by the definition, from the whole lake alone.
+
+        With `computed`, uses the runs and versions that were computed elsewhere.
+        """
+        with transaction(self.con):
+            self.con.execute("DELETE FROM spans.days")
+            self.con.execute("DELETE FROM spans.proven")
+            for record in self.records.values():
+                self._note(record)
+        return self._each(lambda table: table.rebuild(computed))
+
+    def _each(
+        self, work: Callable[[TableHistory], TableCounts], alike: frozenset[str] = frozenset()
+    ) -> list[TableCounts]:
+        """Do a piece of work for every table but those that stay `alike`, two at a time, each in a transaction."""
+        self.unchanged &= alike
+
+        def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+            if table.name in alike:
+                return unchanged_counts(con, table)
+            with transaction(con):
+                return work(TableHistory(con, self.lake, self.records, table))
+
+        return each_table(self.con, piece, TABLES.values())
+
+    def _place(self, record: DayRecord) -> Place:
+        """Record a day as merged; returns its place among the others."""
+        day, merged = record.snapshot_date, self.merged_days()
+        was = self._around(day)
+        same = unchanged(self.records, merged, day, record.digests)
+        self._note(record)
+        changed = was.completeness_changed ^ set(record.proven)
+        return replace(was, completeness_changed=changed, unchanged=same, is_next=day > max(merged, default=date.min))
+
+    def _around(self, day: date) -> Place:
+        """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
+        parameters = {"day": day}
+        before, after = self.con.execute(
+            """
+            SELECT MAX(snapshot_date) FILTER (snapshot_date < $day), MIN(snapshot_date) FILTER (snapshot_date > $day)
+            FROM spans.days
+        """,
+            parameters,
+        ).fetchall()[0]
+        proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()
+        return Place(day, before, after, frozenset(r[0] for r in proven))
+
+    def _unnote(self, day: date) -> None:
+        self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
+        self.con.execute("DELETE FROM spans.proven WHERE day = $1", [day])
+
+    def _note(self, record: DayRecord) -> None:
+        day = record.snapshot_date
+        self.lake.check(record)
+        self._unnote(day)
+        self.con.execute("INSERT INTO spans.days VALUES ($1, $2)", [day, record.digest])
+        for name in record.proven:
+            self.con.execute("INSERT INTO spans.proven VALUES ($1, $2)", [day, name])
+
+
+sql = statements("rollbook.store.history")
+
+# A run reaches a day or one of its neighbours.
+_NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One institution's histories: the folder of its Parquet files by table, and the days they were computed from.
+
+    Table names are such as `spans.students` or `history.students`; a table without a folder has no rows. `days` has the
+    digest of each day's content.
+    """
+
+    folders: Mapping[str, Path]
+    days: Mapping[date, str]
+
+    def rows(self, name: str, columns: Sequence[Column]) -> str:
+        """The rows of a table, as SQL."""
+        folder = self.folders.get(name)
+        if folder is None:
+            return no_rows(columns)
+        typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
+        return f"SELECT {typed} FROM read_parquet({file_literal(folder, '/*.parquet')}, hive_partitioning = false)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A day's merged neighbours, the sets whose completeness changes on this day, the `unchanged` tables, and whether
+    it is later than all merged days.
+    """
+
+    day: date
+    before: date | None
+    after: date | None
+    completeness_changed: frozenset[str]
+    unchanged: frozenset[str] = frozenset()
+    is_next: bool = False
+
+    @property
+    def around(self) -> dict[str, date | None]:
+        """The three days, as SQL parameters."""
+        return {"day": self.day, "before": self.before, "after": self.after}
+
+
+class TableHistory:
+    """The history of one table, on its own connection, within the caller's transaction."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, lake: Lake, records: Mapping[date, DayRecord], table: Table
+    ) -> None:
+        self.con = con
+        self.lake = lake
+        self.records = records
+        self.table = table
+        self.name = table.name
+        self.columns = names(table.versioned)
+
+    def begin(self, record: DayRecord) -> TableCounts:
+        """Merge the very first landed day: all its rows are added."""
+        con, name, day = self.con, self.name, record.snapshot_date
+        stated = self.observations([record])
+        con.execute(f"INSERT INTO spans.{name} SELECT {self.columns}, span_state, $1, NULL FROM ({stated})", [day])
+        rows = f"SELECT * FROM ({self.lake.scan(self.table, [record])})"
+        con.execute(f"INSERT INTO history.{name} SELECT {self.columns}, snapshot_date, NULL FROM ({rows})")
+        con.execute(f"INSERT INTO main.{name} SELECT {names(self.table.columns)} FROM ({rows})")
+        keys = "".join(f"{key}, " for key in CHANGE_KEYS if key in self.table.key)
+        con.execute(
+            f"INSERT INTO main.changes BY NAME SELECT {keys}snapshot_date, '{name}' AS table_name, 'added' AS change"
+            f" FROM ({rows})"
+        )
+        return TableCounts(table=name, before=0, added=record.rows.get(name, 0), changed=0, removed=0)
+
+    def merge(self, places: Sequence[Place]) -> TableCounts:
+        """Merge days one after the other; recompute the touched records' history from the first of them on."""
+        self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
+        for place in places:
+            if self.name in place.unchanged:
+                continue
+            self._merge_day(place)
+            if self.table.set in place.completeness_changed:
+                self._run("touch_unseen", {"day": place.day})
+        return self._refold(min(place.day for place in places))
+
+    def refold(self) -> TableCounts:
+        """Recompute all history from the runs, without the lake."""
+        self._keep("touched", f"SELECT DISTINCT {self.table.parent_key} AS id FROM spans.{self.name}")
+        return self._refold(date.min)
+
+    def forget(self, places: Sequence[Place]) -> TableCounts:
+        """Remove days from all runs and recompute all history. `places` are those from before the removal."""
+        id_ = f"SELECT DISTINCT {self.table.parent_key} AS id FROM"
+        self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
+        for place in places:
+            self._keep("delta", f"{id_} spans.{self.name} WHERE {_NEAR}", place.around)
+            self._replace_runs(place, observations=None)
+        return self._refold(date.min)
+
+    def rebuild(self, computed: Computed | None = None) -> TableCounts:
+        """Full refresh: the history by the definition, from the whole lake alone, or as `computed`."""
+        con, name = self.con, self.name
+        everyone = f"SELECT DISTINCT {self.table.parent_key} AS id FROM history.{name}"
+        self._keep("touched", everyone)
+        for emptied in (f"spans.{name}", f"history.{name}"):
+            con.execute(f"DELETE FROM {emptied}")
+        con.execute(f"DELETE FROM main.changes WHERE table_name = '{name}'")
+        if self.records:
+            # Directly on the lake's days, the definition gives the same rows (`definition`) for four times the work:
+            # its window functions would read a wide row per day instead of per change.
+            everything = self.observations(self.records.values())
+            runs = (
+                computed.rows(f"spans.{name}", (*self.table.versioned, *SPAN))
+                if computed
+                else runs_from_lake(self.table, everything)
+            )
+            con.execute(f"INSERT INTO spans.{name} {runs}")
+            versions = (
+                computed.rows(f"history.{name}", (*self.table.versioned, *VALID))
+                if computed
+                else definition(self.table)
+            )
+            con.execute(f"INSERT INTO history.{name} {versions}")
+        con.execute(f"INSERT INTO touched {everyone}")
+        con.execute(f"INSERT INTO main.changes {changes(self.table)}")
+        return self._refresh_current()
+
+    def observations(self, days: Collection[DayRecord]) -> str:
+        """What each record stated on these days, as SQL: its rows, an empty list, or nothing."""
+        return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
+
+    def _merge_day(self, place: Place) -> None:
+        observations = self.observations([self.records[place.day]])
+        self._keep("delta", sql("delta", table=self.table, observations=observations), {"day": place.day})
+        if count(self.con, "SELECT COUNT(*) FROM delta"):
+            self.con.execute("INSERT INTO touched SELECT id FROM delta")
+            stated = self._observations_of_delta(self.records[place.day])
+            if place.is_next:
+                self._begin_runs(place, stated)
+            else:
+                self._replace_runs(place, stated)
+
+    def _begin_runs(self, place: Place, observations: str) -> None:
+        """End the open runs on the day before, and begin others. As `_replace_runs`, whose plan takes longer than the
+        rest of a small school's merge: what differs from an open run joins none.
+        """
+        self.con.execute(
+            f"UPDATE spans.{self.name} SET last_day = $before"
+            f" WHERE last_day IS NULL AND {self.table.parent_key} IN (SELECT id FROM delta)",
+            {"before": place.before},
+        )
+        self.con.execute(
+            f"INSERT INTO spans.{self.name} SELECT {self.columns}, span_state, $day, NULL FROM ({observations})",
+            {"day": place.day},
+        )
+
+    def _observations_of_delta(self, day: DayRecord) -> str:
+        """What the records in `delta` stated on a day, as SQL; other records are filtered out first."""
+        rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
+        return observations(
+            self.table,
+            f"SELECT r.* FROM ({rows}) AS r SEMI JOIN delta ON delta.id = r.{self.table.parent_key}",
+            f"SELECT o.* FROM ({observed}) AS o SEMI JOIN delta ON delta.id = o.id",
+        )
+
+    def _replace_runs(self, place: Place, observations: str | None) -> None:
+        """Replace the runs around a day: those before it, the day, and those after it, merged where they are alike."""
+        self._run("pieces", place.around, observations=observations)
+        self.con.execute(
+            f"DELETE FROM spans.{self.name} WHERE {self.table.parent_key} IN (SELECT id FROM delta) AND {_NEAR}",
+            place.around,
+        )
+        self.con.execute(f"INSERT INTO spans.{self.name} SELECT * FROM pieces")
+
+    def _refold(self, since: date) -> TableCounts:
+        """Recompute the touched records' history from a day on; earlier history stays."""
+        con, name, day = self.con, self.name, {"since": since}
+        if count(con, "SELECT COUNT(*) FROM touched"):
+            mine = f"{self.table.parent_key} IN (SELECT id FROM touched)"
+            self._keep("folded", definition(self.table, touched=True), day)
+            con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
+            same = " AND ".join(f"h.{k} = f.{k}" for k in self.table.key)
+            con.execute(
+                f"UPDATE history.{name} AS h SET valid_to = f.valid_to FROM folded AS f WHERE {same}"
+                " AND f.valid_from < $since AND h.valid_from < $since AND (h.valid_to IS NULL OR h.valid_to >= $since)"
+                " AND h.valid_to IS DISTINCT FROM f.valid_to",
+                day,
+            )
+            con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
+            con.execute(
+                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since AND {mine}", day
+            )
+            con.execute(f"INSERT INTO main.changes {changes(self.table, touched=True)}", day)
+        return self._refresh_current()
+
+    def _refresh_current(self) -> TableCounts:
+        """Update the touched records' current rows from their open versions, leaving equal rows alone.
+
+        Then all current rows get their untracked values.
+        """
+        con, name = self.con, self.name
+        before = count(con, f"SELECT COUNT(*) FROM main.{name}")
+        self._run("current_changes")
+        found = dict(con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
+        same = " AND ".join(f"m.{k} = x.{k}" for k in self.table.key)
+        con.execute(f"DELETE FROM main.{name} AS m USING current_changes AS x WHERE {same} AND x.change <> 'added'")
+        con.execute(
+            f"INSERT INTO main.{name} BY NAME SELECT {self.columns} FROM current_changes WHERE change <> 'removed'"
+        )
+        self._refresh_untracked()
+        counts = {change: found.get(change, 0) for change in ("added", "changed", "removed")}
+        return TableCounts(table=name, before=before, **counts)
+
+    def _refresh_untracked(self) -> None:
+        """Update the current rows' untracked values from the last day that stated each record."""
+        if not self.table.untracked:
+            return
+        self._keep("last_stated", last_stated(self.table, f"main.{self.name}"))
+        days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
+        there = [self.records[d] for d in days if d in self.records]
+        if there:
+            self._keep("untracked_values", untracked_values(self.table, self.lake.scan(self.table, there)))
+            self._run("refresh_untracked")
+
+    def _keep(self, name: str, query: str, parameters: Mapping[str, object] | None = None) -> None:
+        """Store the rows of a query in a temporary table."""
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}", dict(parameters or {}))
+
+    def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: object) -> None:
+        self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
+
+
+def observations(table: Table, rows: str, observed: str, scope: Scope = ONE) -> str:
+    """What each record stated, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
+    return sql("observations", table=table, rows=rows, observed=observed, scope=scope)
+
+
+def hashed(columns: Sequence[str]) -> str:
+    """A hash of some columns, NULLs included, as SQL."""
+    return f"HASH({', '.join(columns)})"
+
+
+def runs_from_lake(
+    table: Table, observed: str, scope: Scope = ONE, hashed: Callable[[Sequence[str]], str] = hashed
+) -> str:
+    """The runs of a table as SQL, from all its `observations`. `hashed` returns the SQL that hashes a row."""
+    digest = hashed([*(c.name for c in table.versioned), "span_state"])
+    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=digest)
+
+
+def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lake: str) -> str:
+    """The versions as SQL: from the runs of all records, or of the touched ones since `$since`.
+
+    With `lake` (the SQL of `observations` and `rows` of the lake's days), from these instead of the runs.
+    """
+    return sql("definition", table=table, scope=scope, lake=bool(lake), touched=touched, **lake)
+
+
+def changes(table: Table, scope: Scope = ONE, *, touched: bool = False) -> str:
+    """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
+    return sql("changes", table=table, scope=scope, touched=touched, change_keys=CHANGE_KEYS)
+
+
+def last_stated(table: Table, listed: str, scope: Scope = ONE) -> str:
+    """The last day that stated each record of the relation `listed`, as SQL."""
+    return sql("last_stated", table=table, scope=scope, listed=listed)
+
+
+def untracked_values(table: Table, rows: str, scope: Scope = ONE) -> str:
+    """The untracked values of a table on the days of `last_stated`, as SQL, from its `rows` with `snapshot_date`."""
+    columns = f"{scope.of('s')}{names(table.key, 's.')}, {names(table.untracked, 's.')}"
+    same = f"{scope.same('l', 's')}l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
+    return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"
+
+
+def current(table: Table, scope: Scope = ONE) -> str:
+    """The current rows of a table, as SQL, from its versions and `untracked_values`."""
+    return sql("current", table=table, scope=scope)

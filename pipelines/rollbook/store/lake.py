@@ -1,0 +1,533 @@
+"""The Parquet lake: each landed day's complete state, typed, one file per table and day.
+
+A day is composed from its landings in the build folder (G7), evaluated there, and only then moved in; `_day.json`,
+written last, records what the day was made of and marks it as complete. `history` folds days into history.
+
+`compare` counts per table what a composed day would add, change and remove in the published tables (G3). It changes
+nothing; `sync.policy` decides whether the counts are held.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rollbook.errors import DamagedError
+from rollbook.landing.formats import Kept, decode
+from rollbook.landing.manifest import Proof, TableCounts
+from rollbook.store.database import each, each_table, file_literal, literal, names, no_rows
+from rollbook.store.schema import SNAPSHOT_DATE
+from rollbook.store.staging import staged_file
+from rollbook.store.statements import statements
+from rollbook.tables import SETS, TABLES, Column, Table, fingerprint, of_set
+from rollbook.util import files
+
+sql = statements("rollbook.store")
+
+OBSERVED = "observed"
+# DuckDB variable that overrides the lake's folder, for a lake that was moved.
+LAKE = "rollbook_lake"
+# The landed days and the sets proven complete on them: for engines that read the lake directly.
+DAYS = "days"
+PART, _DAY = "part-0.parquet", "snapshot_date="
+# Engines skip files whose names begin with an underscore.
+DAY_RECORD = "_day.json"
+
+# The day of a row, from its file's path, which ends with snapshot_date=2026-11-20/part-0.parquet. Not by Hive
+# partitioning, which also reads the folders above the lake: below name=Zed, all students would be called Zed.
+_OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE)"
+
+COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
+
+
+class DayRecord(Kept, frozen=True, kw_only=True):
+    """What one day of the lake was made of, stored as `_day.json`; `digest` covers that and the whole content, and
+    `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
+    these.
+    """
+
+    snapshot_date: date
+    landings: tuple[int, ...]
+    proven: tuple[str, ...]
+    fingerprint: str
+    digest: str
+    digests: dict[str, str]
+    sizes: dict[str, int]
+    rows: dict[str, int]
+    erasures: int = 0
+    was: str = ""
+    approved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Staged rows of one set: their folder, the landing they came with, and the offset of their positions."""
+
+    folder: Path
+    landing: int
+    offset: int = 0
+    states: bool = True
+
+    def scan(self, name: str) -> str:
+        """The rows of a table as SQL, each with its `landing` and its position `ord` among the set's staged rows."""
+        rows = f"read_parquet({file_literal(staged_file(self.folder, name))}, hive_partitioning = false)"
+        own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
+        if self.states:
+            return f"SELECT * EXCLUDE seq, {own}"
+        # Its records were listed, and no more counts: as if each of them had been refused. By the state, since DuckDB
+        # 2.0.0 also returns other rows for `table_name IS NULL` from files that pyarrow wrote without a dictionary.
+        columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
+        kept = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
+        return f"SELECT {columns}, {own} WHERE {kept}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one set contributes to a day: the staged rows of its landings, and the proofs, by landing.
+
+    `once`: no record came twice, so that no row can contradict another.
+    """
+
+    set: str
+    staged: tuple[Staged, ...]
+    proofs: Mapping[int, Proof] = field(default_factory=dict)
+    once: bool = False
+
+    def scan(self, name: str) -> str:
+        """All staged rows of a table as SQL."""
+        return " UNION ALL ".join(s.scan(name) for s in self.staged)
+
+
+class Candidate:
+    """A composed day that is not part of the lake yet; its files have the lake's layout."""
+
+    def __init__(self, day: date, folder: Path) -> None:
+        self.day = day
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """The file of one table, or of `observed`."""
+        return self.folder / name / PART
+
+    def rows(self) -> dict[str, int]:
+        """The number of rows per table."""
+        return {name: pq.read_metadata(self.path(name)).num_rows for name in (*TABLES, OBSERVED)}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """The digest of each file."""
+        return {name: files.digest(self.path(name)) for name in (*TABLES, OBSERVED)}
+
+
+def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
+    """Compose a day's state from its landings into `folder`; `con` is a connection in memory.
+
+    The day is the fold of its landings, in their order (G7): each overlays what it states, and a proven one states all
+    records absent that it does not show. What a later landing leaves unstated, or refuses, stays as an earlier one
+    stated it. Rows are sorted by key, so that equal states make equal files. What was observed stays in `con` as the
+    table `observed`.
+    """
+    candidate = Candidate(day, files.empty(folder))
+    for name in (*TABLES, OBSERVED):
+        files.folder(candidate.path(name).parent)
+    con.execute("""
+        CREATE OR REPLACE TABLE observed (set_name VARCHAR, id BIGINT, state VARCHAR, table_name VARCHAR)
+    """)
+    for part in parts:
+        if part.once:
+            columns, of_this = "set_name, id, state, table_name", {"set_name": part.set}
+            seen = f"SELECT {columns} FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name"
+            con.execute(f"INSERT INTO observed {seen}", of_this)
+        else:
+            _compose_overlaid(con, candidate, part)
+        if (proof := next(iter(part.proofs.values()), None)) is not None:
+            # All other records of the set are absent on the day (G1).
+            con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
+    queries = {
+        table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
+        for part in parts
+        if part.once
+        for table in of_set(part.set)
+    }
+    queries[OBSERVED] = "SELECT * FROM observed ORDER BY ALL"
+    each(con, lambda con, name: _copy(con, queries[name], candidate, name), queries)
+    return candidate
+
+
+def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part: Part) -> None:
+    """Compose the tables of a set whose records may have come more than once."""
+    # Filtered by set: a student, a class and an institution may have the same id.
+    of_this = {"set_name": part.set}
+    con.execute(sql("seen", observed=part.scan(OBSERVED)), of_this | {"proven": [*part.proofs]})
+    con.execute(sql("observe"), of_this)
+
+    def compose(con: duckdb.DuckDBPyConnection, table: Table) -> None:
+        _copy(con, sql("compose", table=table, rows=part.scan(table.name)), candidate, table.name)
+
+    each_table(con, compose, of_set(part.set))
+
+
+def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name: str) -> None:
+    path = candidate.path(name)
+    con.execute(f"COPY ({query}) TO {literal(path)} {COPY}")
+    files.set_mode(path, files.PRIVATE_FILE)
+
+
+class Lake:
+    """`snapshots/`: the days that count, and the SQL that reads them."""
+
+    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
+        self.root = root
+        self.mode = mode
+        # Cached: a sync reads every day's record several times.
+        self._records = files.Decoded(lambda content, path: decode(content, DayRecord, path))
+        self.folder_mode = files.folder_mode(mode)
+
+    def open_up(self) -> None:
+        """Apply the current file modes to files that were written under other settings."""
+        if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
+            for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
+                files.set_mode(path, self.folder_mode if path.is_dir() else self.mode)
+
+    def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
+        """The complete days of the lake, in order; a day with a missing or truncated file is left out.
+
+        Looks at every file's size, so call it once per stage; without `sized`, it only reads each day's record.
+        """
+        found, root = {}, str(self.root)
+        for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
+            try:
+                # Thousands of files a year, several times a night: a str costs a tenth of a Path.
+                record = self._records.read(f"{root}/{OBSERVED}/{folder}/{DAY_RECORD}")
+                part = f"{_day_folder(record.snapshot_date)}/{PART}"
+                sizes = ((os.stat(f"{root}/{n}/{part}").st_size, s) for n, s in record.sizes.items())  # noqa: PTH116
+                whole = not sized or all(there == noted for there, noted in sizes)
+            except (msgspec.DecodeError, OSError):
+                continue
+            if whole:
+                found[record.snapshot_date] = record
+        return found
+
+    def commit(
+        self,
+        candidate: Candidate,
+        landings: tuple[int, ...],
+        parts: Iterable[Part],
+        erased: int = 0,
+        approved: tuple[str, ...] = (),
+    ) -> DayRecord:
+        """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
+        paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
+        proven = tuple(sorted(p.set for p in parts if p.proofs))
+        paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
+        record = DayRecord(
+            snapshot_date=candidate.day,
+            landings=landings,
+            proven=proven,
+            fingerprint=fingerprint(),
+            digest=digest_of(candidate.digests, landings, approved),
+            digests=candidate.digests,
+            sizes={name: path.stat().st_size for name, path in paths.items()},
+            rows=candidate.rows(),
+            erasures=erased,
+            approved=approved,
+        )
+        self.put(record, paths)
+        shutil.rmtree(candidate.folder, ignore_errors=True)
+        return record
+
+    def put(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
+        """Replace a day's record and these of its files."""
+        day = record.snapshot_date
+        marker = self.own(OBSERVED, day).with_name(DAY_RECORD)
+        marker.unlink(missing_ok=True)
+        files.folder(self.root.parent)
+        for name, source in paths.items():
+            target = self.own(name, day)
+            for above in (self.root, self.root / name, target.parent):
+                files.folder(above, self.folder_mode)
+            files.set_mode(source, self.mode)
+            files.sync(source)
+            files.move(source, target)
+            files.sync(target.parent)
+        files.write(marker, msgspec.json.encode(record), self.mode)
+
+    def drop(self, days: Iterable[date]) -> None:
+        """Remove days from the lake, `_day.json` first: without it, a half-deleted day does not count."""
+        for day in days:
+            self.own(OBSERVED, day).with_name(DAY_RECORD).unlink(missing_ok=True)
+            for name in (*TABLES, OBSERVED, DAYS):
+                shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
+
+    def check(self, record: DayRecord) -> None:
+        """Raise DamagedError if a file of a day is not as it was composed: a column's name with another byte would be
+        read as one that the file lacks.
+        """
+        for name, digest in record.digests.items():
+            if files.digest(self._part(name, record.snapshot_date)) != digest:
+                raise _damaged(self._part(name, record.snapshot_date))
+
+    def damaged(self) -> list[date]:
+        """The days whose files have the right size but the wrong digest. Reads every file."""
+        found = []
+        for day, record in self.days().items():
+            try:
+                self.check(record)
+            except DamagedError:
+                found.append(day)
+        return found
+
+    def sweep(self, gone: Iterable[date]) -> None:
+        """Remove killed writers' leftovers: half-written day records, and files of the expired days `gone`."""
+        for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
+            aside.unlink()
+        if gone := set(gone):
+            self.drop(gone - self.days().keys())
+
+    def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
+        """The table's rows on some days as SQL, with `snapshot_date`; columns that older files lack are NULL. A day
+        before the table was declared has none. `movable`: the connection's variable LAKE may override the lake's
+        folder. Raises DamagedError.
+        """
+        days = [record for record in days if table.name in record.rows]
+        if not days:
+            return no_rows((*table.columns, SNAPSHOT_DATE))
+        schemas = self.schemas(table, days)
+        known = {name for schema in schemas for name in schema.names}
+        columns = ", ".join(
+            f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
+        )
+        read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
+        return f"SELECT {columns}, {_OF_FILE} AS snapshot_date FROM {read}"
+
+    def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
+        """The distinct schemas of the days' files: several if declarations changed between these days."""
+        declared = {record.fingerprint: record.snapshot_date for record in days}
+        found: list[pa.Schema] = []
+        for day in declared.values():
+            schema = _schema(self._part(table.name, day)).remove_metadata()
+            if schema not in found:
+                found.append(schema)
+        return found
+
+    def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
+        """What was observed on some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
+        read = self._read(OBSERVED, days, alike=True, movable=movable)
+        return f"SELECT * EXCLUDE filename, {_OF_FILE} AS snapshot_date FROM {read}"
+
+    def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
+        # union_by_name makes DuckDB open every file first; files of one schema are opened one after the other.
+        return (
+            f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = false, filename = true, "
+            f"union_by_name = {not alike})"
+        )
+
+    def _listed(self, name: str, days: Collection[DayRecord], *, movable: bool) -> str:
+        """The days' files as an SQL list."""
+        if not movable:
+            return f"[{', '.join(file_literal(self._part(name, record.snapshot_date)) for record in days)}]"
+        dates = ", ".join(f"'{record.snapshot_date}'" for record in days)
+        root = f"COALESCE(getvariable('{LAKE}'), {file_literal(self.root)})"
+        return f"list_transform([{dates}], lambda day: {root} || '/{name}/{_DAY}' || day || '/{PART}')"
+
+    def _part(self, name: str, day: date) -> Path:
+        """The file to read."""
+        return self.own(name, day)
+
+    def own(self, name: str, day: date) -> Path:
+        """The path of the file in this lake's own folder."""
+        return self.root / name / _day_folder(day) / PART
+
+
+class StagedLake(Lake):
+    """Staged days on top of another lake, which stays unchanged until `move_in`.
+
+    A day that was made here replaces the same day below; a `hidden` day does not exist. So a backfill can be merged and
+    shown to a person before any file of the lake changes.
+    """
+
+    def __init__(self, below: Lake, root: Path) -> None:
+        super().__init__(files.empty(root), below.mode)
+        self.below = below
+        self.hidden: frozenset[date] = frozenset()
+
+    def hide(self, days: Iterable[date]) -> None:
+        """Hide these days."""
+        self.hidden |= frozenset(days)
+
+    def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
+        """Every complete day, made here or below, in order."""
+        found = self.below.days(sized=sized) | super().days(sized=sized)
+        return {day: found[day] for day in sorted(found) if day not in self.hidden}
+
+    def move_in(self) -> None:
+        """Move the days that were made here into the lake below, and remove the hidden ones from it."""
+        for day, record in super().days().items():
+            if day not in self.hidden:
+                self.below.put(record, {name: self.own(name, day) for name in record.sizes})
+        self.below.drop(self.hidden & self.below.days().keys())
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _part(self, name: str, day: date) -> Path:
+        mine = self.own(name, day)
+        return mine if mine.exists() else self.below._part(name, day)
+
+
+def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
+    """Write one day's file of `days`: per set_name, whether it was proven complete."""
+    for above in (path.parents[2], path.parents[1], path.parent):
+        files.folder(above, mode)
+    table = pa.table({"set_name": list(SETS), "proven": [name in proven for name in SETS]})
+    pq.write_table(table, path, compression="zstd")
+    return path
+
+
+def unchanged(
+    records: Mapping[date, DayRecord], merged: Mapping[date, str], day: date, digests: Mapping[str, str]
+) -> frozenset[str]:
+    """The tables in which merging a day changes nothing: it is later than every `merged` day (with its digest), and its
+    files are those of the newest one, byte for byte, as what was observed is.
+    """
+    newest = max(merged, default=day)
+    before = records.get(newest)
+    if newest >= day or before is None or before.digest != merged[newest]:
+        return frozenset()
+    if before.digests[OBSERVED] != digests[OBSERVED]:
+        return frozenset()
+    return frozenset(name for name in TABLES if before.digests.get(name) == digests.get(name))
+
+
+def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:
+    """Return the digest of a day from those of its files by table, and from what it was made of: a published file with
+    another digest is brought up to date, and it records landings, not only rows.
+    """
+    return sha256(msgspec.json.encode((sorted(digests.items()), landings, approved))).hexdigest()
+
+
+def _day_folder(day: date) -> str:
+    return f"{_DAY}{day}"
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> DamagedError:
+    day = path.parent.name.removeprefix("snapshot_date=")
+    return DamagedError(
+        f"snapshots/{path.relative_to(path.parents[2])} is not as it was made: run `rollbook backfill {day} {day}`,"
+        " which makes it again from what was landed"
+    )
+
+
+def compare(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, records: Mapping[date, DayRecord]
+) -> tuple[TableCounts, ...]:
+    """Count per table what a candidate would change in the database `current` (None: everything is added).
+
+    `con` is the connection that composed it and still has the table `observed`; `records` are the lake's days.
+    """
+    if current is None:
+        rows = candidate.rows()
+        return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
+
+    merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days").fetchall())
+    same = unchanged(records, merged, candidate.day, candidate.digests)
+
+    def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
+        if table.name in same:
+            return unchanged_counts(con, table, f"{current}.main")
+        new, columns = _rows_of(candidate, table), _alike(con, current, table)
+        # A column declared since the last publish, or with another type, is new for all records: it changes none.
+        tracked = [c for c in table.tracked if c in columns]
+        old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
+        query = sql("compare", table=table, tracked=tracked, new=new, current=old)
+        counts = _counts(table, con.execute(query).fetchone())
+        return _measured(con, candidate, table, current, counts) if counts.changed else counts
+
+    return tuple(each_table(con, count, TABLES.values()))
+
+
+def _measured(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, table: Table, current: str, counts: TableCounts
+) -> TableCounts:
+    """Add to the counts how many totals fall, and the measures that most rows would lose."""
+    of, _, total = SETS[table.set].total.partition(".")
+    measures = [c for c in _alike(con, current, table) if c.measure]
+    if not measures or total not in (c.name for c in _alike(con, current, TABLES[of])):
+        return counts
+    query = sql(
+        "vanished",
+        table=table,
+        measures=measures,
+        total=total,
+        new=_rows_of(candidate, table),
+        current=f"{current}.main.{table.name}",
+        new_totals=_rows_of(candidate, TABLES[of]),
+        current_totals=f"{current}.main.{of}",
+    )
+    restarted, *numbers = con.execute(query).fetchone() or ()
+    pairs = zip(measures, numbers[::2], numbers[1::2], strict=True)
+    vanished = {c.name: (had, lost) for c, had, lost in pairs if 2 * lost > had}
+    return msgspec.structs.replace(counts, restarted=restarted, vanished=vanished)
+
+
+def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
+    """The sorted ids of a set's records whose statements differ from a database's current rows; `con` as above."""
+    found: set[int] = set()
+    for table in of_set(set_name):
+        columns = _alike(con, current, table)
+        if columns:
+            new, old = _rows_of(candidate, table), f"{current}.main.{table.name}"
+            query = sql("changed_ids", table=table, columns=columns, new=new, current=old)
+            found.update(r[0] for r in con.execute(query).fetchall())
+    return sorted(found)
+
+
+def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
+    """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
+    found = []
+    for table in TABLES.values():
+        columns = _alike(con, before, table)
+        if columns:
+            query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
+            found.append(_counts(table, con.execute(query).fetchone()))
+    return tuple(found)
+
+
+def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str = "main") -> TableCounts:
+    """The counts of a table in which nothing changes."""
+    return _counts(table, con.execute(f"SELECT COUNT(*), 0, 0, 0, 0 FROM {schema}.{table.name}").fetchone())
+
+
+def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
+    before, added, changed, removed, altered = row or (0, 0, 0, 0, 0)
+    return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed, altered=altered)
+
+
+def _rows_of(candidate: Candidate, table: Table) -> str:
+    return f"read_parquet({file_literal(candidate.path(table.name))}, hive_partitioning = false)"
+
+
+def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:
+    """The versioned columns that a database's table has with their declared types; none if it has no such table."""
+    try:  # not duckdb_columns(), which binds every view first
+        there = {row[:2] for row in con.execute(f"DESCRIBE {database}.main.{table.name}").fetchall()}
+    except duckdb.CatalogException:
+        return []
+    return [c for c in table.versioned if (c.name, c.type) in there]

@@ -1,0 +1,291 @@
+"""The database files that readers open (G10): their versions, whether somebody changed them, copies without remains.
+
+Each version is stored under its own name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
+that still has a file open gets the same file from DuckDB when it connects by the same path, so reusing a path would
+keep a notebook or a dashboard on an old night. Therefore no name is ever reused, not even by `restore`.
+
+If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
+
+An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
+builds on such a file. Each file ends with a mark, after what DuckDB reads: how many students had been erased when the
+file was written, and a keyed digest of everything before it. So a file of any age is recognised wherever it was copied
+to, and one that was edited, cut short or written by another warehouse is not. The key is the warehouse's own, in
+`private/erasures/` (`landing.erased`). Without it, no file can be proven to be ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import shutil
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollbook.errors import NothingLandedError
+from rollbook.util import files
+
+if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
+    from rollbook.landing.erased import ErasureRegister
+
+PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
+# The file without names has its own folder, which others may enter.
+PSEUDONYMOUS, PSEUDONYMOUS_FOLDER = "rollbook-pseudonymous.duckdb", "pseudonymous"
+# Versions kept besides the newest.
+KEPT = 3
+# The errors of a disk without symlinks.
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+# DuckDB names a database by its file up to the first dot: `rollbook.main.students` works for every version.
+_TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
+
+# The mark: the number of erasures (big-endian), and the HMAC-SHA-256.
+_NUMBER, _DIGEST = 8, 32
+_MARK = _NUMBER + _DIGEST
+_CHUNK = 1 << 20
+
+# The demo's warehouse, a folder in the real one.
+DEMO_FOLDER = "demo"
+
+FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
+
+# The ending of a copy that is not finished.
+COPY = ".copy"
+
+
+# How to make each file; the others are made by a sync.
+_MAKING = {
+    FLEET_FILE: "run `rollbook fleet build` first",
+    FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
+}
+
+
+def check_is_there(file: Path) -> None:
+    """Raise NothingLandedError if a file does not exist yet: how to make it, and where the demo's is read."""
+    if not file.exists():
+        demo = ", or add --demo to read the demo's" if (file.parent / DEMO_FOLDER / file.name).exists() else ""
+        making = _MAKING.get(file.name, "run `rollbook sync` first")
+        raise NothingLandedError(f"{file} does not exist yet: {making}{demo}")
+
+
+class Versions:
+    """A folder of versions and the link beside it: by default `published/` and `rollbook.duckdb`."""
+
+    def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
+        self.link = root / name
+        self.folder = root / folder
+        self.stem = name.removesuffix(".duckdb")
+        self.pointer = self.folder / POINTER
+        self.mode = mode
+        self.folder_mode = folder_mode
+
+    def prepare(self) -> None:
+        """Make the folder, and apply the current modes."""
+        files.folder(self.folder, self.folder_mode)
+        files.set_mode(self.folder, self.folder_mode)
+        for version in self.all():
+            files.set_mode(version, self.mode)
+        if self.link.is_file() and not self.link.is_symlink():  # a copy on a disk without symlinks
+            files.set_mode(self.link, self.mode)
+
+    def all(self) -> list[Path]:
+        """Every version, the newest first."""
+        return sorted(self.folder.glob(f"{self.stem}.*.duckdb"), reverse=True)
+
+    def newest(self) -> Path | None:
+        """The version that readers get; None if the link does not point to a version."""
+        if self.link.is_symlink():
+            return target(self.link, self.folder)
+        with suppress(OSError, ValueError):
+            version = self.folder / self.pointer.read_text(encoding="utf-8").strip()
+            if self.link.is_file() and version in self.all():
+                return version
+        return None
+
+    def kept(self) -> list[Path]:
+        """The versions before the newest, in descending order."""
+        newest = self.newest()
+        return [version for version in self.all() if newest is None or version.name < newest.name]
+
+    def add(self, file: Path) -> Path:
+        """Move a finished file in, under a new name. `show` then points readers to it."""
+        version = self._new_name()
+        self.replace(version, file)
+        return version
+
+    def replace(self, version: Path, file: Path) -> None:
+        """Move a finished file in, in the place of a kept version."""
+        files.set_mode(file, self.mode)
+        files.sync(file)
+        files.move(file, version)
+        files.sync(self.folder)
+
+    def again(self, file: Path) -> Path:
+        """Add a copy or hard link of a version that is here already, under a new name."""
+        version = self._new_name()
+        same_file(file, version)
+        files.set_mode(version, self.mode)
+        files.sync(self.folder)
+        return version
+
+    def show(self, version: Path) -> None:
+        """Point readers to a version, atomically and durably."""
+        aside = self.link.with_name(f".{self.link.name}{files.PARTIAL}")
+        aside.unlink(missing_ok=True)
+        try:
+            aside.symlink_to(Path(self.folder.name, version.name))  # relative, so that the warehouse can be moved
+        except OSError as error:
+            if error.errno not in _WITHOUT_LINKS:
+                raise
+            shutil.copyfile(version, aside)
+            files.set_mode(aside, self.mode)
+            files.sync(aside)
+            files.write(self.pointer, f"{version.name}\n".encode(), self.mode)
+        files.move(aside, self.link)
+        files.sync(self.link.parent)
+
+    def sweep(self) -> None:
+        """Remove versions that a killed writer added but did not show, and copies that it left half-done."""
+        newest = self.newest()
+        added = [version for version in self.all() if newest is not None and version.name > newest.name]
+        for left in (*added, *self.folder.glob(f".*{files.PARTIAL}")):
+            remove(left)
+
+    def retire(self, leaving: int = KEPT) -> None:
+        """Remove all kept versions except the last `leaving`; readers that have one of them open keep it."""
+        for version in self.kept()[leaving:]:
+            with suppress(PermissionError):  # some systems cannot remove a file in use: retried the next night
+                remove(version)
+
+    def clear(self) -> int:
+        """Remove the link first, then every version and the folder; returns how many versions there were."""
+        self.link.unlink(missing_ok=True)
+        found = self.all()
+        for version in found:
+            remove(version)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return len(found)
+
+    def _new_name(self) -> Path:
+        """A name that sorts after all others, even if the clock was set back."""
+        name, now = f"{self.stem}.{_TIME}", datetime.now(UTC)
+        for version in self.all()[:1]:
+            with suppress(ValueError):
+                now = max(now, datetime.strptime(version.name, name).replace(tzinfo=UTC) + timedelta(microseconds=1))
+        return self.folder / now.strftime(name)
+
+
+def target(path: Path, folder: Path | None = None) -> Path | None:
+    """The file at a path, or the target of a link that points into the folder of versions (default: `published/`
+    beside it); None for anything else.
+    """
+    if path.is_symlink():
+        found = path.parent / path.readlink()
+        is_version = found.parent == (folder or path.parent / FOLDER) and not found.is_symlink()
+        return found if is_version and found.is_file() else None
+    return path if path.is_file() else None
+
+
+def set_aside(path: Path, aside: Path) -> None:
+    """Link or copy the file at a path to `aside`; move anything that is not a file there."""
+    found = target(path)
+    if found is not None:
+        if not aside.exists():
+            same_file(found, aside)
+    else:
+        files.move(path, aside)
+
+
+def remove(path: Path) -> None:
+    """Remove a database file, if it is there, and what a killed writer or an analyst's changes left beside it."""
+    for ending in ("", ".wal", COPY):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def same_file(file: Path, name: Path) -> None:
+    """Hard-link a file; copy it if the disk does not support that."""
+    try:
+        os.link(file, name)
+    except OSError:
+        with files.replacing(name) as aside:
+            shutil.copyfile(file, aside)
+
+
+class OwnFiles:
+    """The files of one warehouse."""
+
+    def __init__(self, erasure_register: ErasureRegister) -> None:
+        self.erasure_register = erasure_register
+        # Whether a file is ours, by its inode, modification time and size: a large file takes a while to read.
+        self._known: dict[tuple[int, int, int], bool] = {}
+
+    def mark(self, file: Path) -> None:
+        """Mark a finished file that has no mark yet. The first time, this makes the warehouse's key."""
+        if not self.erasure_register.read().key:
+            self.erasure_register.write(self.erasure_register.begun())
+        content = self.erasure_register.read()
+        with file.open("ab") as opened:
+            opened.write(len(content.erased).to_bytes(_NUMBER, "big"))
+        with file.open("ab") as opened:
+            opened.write(_digest(file, bytes.fromhex(content.key), file.stat().st_size))
+
+    def is_unmodified(self, path: Path) -> bool:
+        """Whether a file is there and is what this warehouse wrote, byte for byte."""
+        file = target(path)
+        if file is None or _has_wal(path) or _has_wal(file):
+            return False
+        stat = file.stat()
+        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if seen not in self._known:
+            self._known[seen] = self._is_marked(file, stat.st_size)
+        return self._known[seen]
+
+    def lacks_erasures(self, path: Path) -> bool:
+        """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
+        erasures = self.erasure_register.count
+        if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
+            return False
+        return self.erasures_of(file) < erasures and self.is_unmodified(path)
+
+    def erasures_of(self, path: Path) -> int:
+        """How many erasures a file of ours reflects, as its mark says."""
+        with path.open("rb") as opened:
+            opened.seek(-_MARK, os.SEEK_END)
+            return int.from_bytes(opened.read(_NUMBER), "big")
+
+    def copy(self, source: Path, copy: Path) -> None:
+        """Copy a file, to be changed: without its mark, if it is ours."""
+        shutil.copyfile(source, copy)
+        if self.is_unmodified(source):
+            os.truncate(copy, copy.stat().st_size - _MARK)
+
+    def forget(self) -> None:
+        """Read each file again before it is recognised: one of them is damaged."""
+        self._known.clear()
+
+    def _is_marked(self, file: Path, size: int) -> bool:
+        key = bytes.fromhex(self.erasure_register.read().key)
+        if not key or size < _MARK:
+            return False
+        with file.open("rb") as opened:
+            opened.seek(-_DIGEST, os.SEEK_END)
+            mark = opened.read()
+        return hmac.compare_digest(mark, _digest(file, key, size - _DIGEST))
+
+
+def _digest(file: Path, key: bytes, length: int) -> bytes:
+    """The keyed digest of a file's first `length` bytes."""
+    digest = hmac.new(key, b"database file:", "sha256")
+    with file.open("rb") as opened:
+        while length > 0 and (piece := opened.read(min(length, _CHUNK))):
+            digest.update(piece)
+            length -= len(piece)
+    return digest.digest()
+
+
+def _has_wal(path: Path) -> bool:
+    """Whether a database has a non-empty write-ahead log: changes that are not in its file yet."""
+    wal = path.with_name(f"{path.name}.wal")
+    return wal.is_file() and wal.stat().st_size > 0

@@ -1,0 +1,351 @@
+"""The database that analysts open, and the one being built: copy, write, check, swap (G10).
+
+The next file starts as a copy of an unchanged file that this warehouse wrote (`published`). Readers do not see it until
+the swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from rollbook.errors import BusyError, DamagedError, RollbookError
+from rollbook.landing.erased import ERASURES, PRIVATE, ErasureRegister
+from rollbook.landing.manifest import TableCounts
+from rollbook.store import lake, ops, schema
+from rollbook.store.database import connect, literal, transaction
+from rollbook.store.lake import Lake
+from rollbook.store.published import (
+    KEPT,
+    PSEUDONYMOUS,
+    PSEUDONYMOUS_FOLDER,
+    PUBLISHED,
+    OwnFiles,
+    Versions,
+    remove,
+    set_aside,
+    target,
+)
+from rollbook.tables import SETS, of_set
+from rollbook.util import files
+
+log = logging.getLogger(__name__)
+
+BUILD = "build"
+
+# Changes a copy of a kept file before it is published again.
+Amend = Callable[[duckdb.DuckDBPyConnection], None]
+
+
+class Warehouse:
+    """The published file, the next one, and the folder where the writer works."""
+
+    def __init__(
+        self,
+        root: Path,
+        mode: int = files.PRIVATE_FILE,
+        build: Path | None = None,
+        *,
+        shared_mode: int | None = None,
+        fleet: Path | None = None,
+    ) -> None:
+        """`mode` is the published file's mode, `shared_mode` the pseudonymous file's. `fleet` is the folder that the
+        institutions of a registry share; a single school has none.
+        """
+        self.root = root
+        self.fleet = fleet
+        self.mode = mode
+        self.published = root / PUBLISHED
+        self.build = build or root / BUILD
+        self.next = self.build / "next.duckdb"
+        self.next_pseudonymous = self.build / "next-pseudonymous.duckdb"
+        self.altered = self.build / "altered"
+        # Where DuckDB spills to, and the staged days, which are not in the lake yet.
+        self.scratch = self.build / "spill"
+        self.staged_lake = self.build / "lake"
+        self.own = OwnFiles(ErasureRegister(root / PRIVATE / ERASURES))
+        self.lake = Lake(root / "snapshots", mode)
+        self.versions = Versions(root, mode, self.lake.folder_mode)
+        shared = files.PRIVATE_FILE if shared_mode is None else shared_mode
+        self.pseudonymous = Versions(
+            root, shared, files.folder_mode(shared), name=PSEUDONYMOUS, folder=PSEUDONYMOUS_FOLDER
+        )
+
+    def prepare(self) -> None:
+        """Make the folders; everybody who may read a published file may enter the warehouse's folder."""
+        entered = self.lake.folder_mode | self.pseudonymous.folder_mode
+        files.folder(self.root, entered)
+        files.set_mode(self.root, entered)
+        if self.fleet is not None:  # people who may enter this folder must pass the one that all institutions share
+            now = self.root.parent.stat().st_mode & 0o777
+            if now | entered & 0o011 != now:
+                files.set_mode(self.root.parent, now | entered & 0o011)
+        self.lake.open_up()
+        self.versions.prepare()
+        for path in (self.build, self.scratch):
+            files.folder(path)
+
+    def sweep(self) -> None:
+        """Remove a killed writer's leftovers: an unfinished next file, staged rows, spilled data."""
+        self.drop_next()
+        self.versions.sweep()
+        self.pseudonymous.sweep()
+        for aside in (*self.root.glob(f".*{files.PARTIAL}"), *self.root.glob(f"{PRIVATE}/**/.*{files.PARTIAL}")):
+            aside.unlink()
+        for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
+            files.empty(leftover)
+        files.sweep_aside(self.build)
+
+    @contextmanager
+    def writing(
+        self, base: Path | None, empty: bytes = b""
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+        """The next file, open for writing, made as a copy of `base` or from the `empty` file; and the schemas whose
+        declarations have changed since the base was made, which calls for a full refresh.
+
+        An error in the block removes the next file: nothing half-done can be published. Raises BusyError if somebody
+        has changed the base.
+        """
+        self.drop_next()
+        try:
+            if base is not None:
+                self.own.copy(base, self.next)
+                files.set_mode(self.next, files.PRIVATE_FILE)
+                if not self.own.is_unmodified(base):
+                    raise BusyError(
+                        f"Another program is writing to {base.name}. Close it there, or open it read-only (readers need"
+                        " no more), then run the sync again: it starts from an unchanged file"
+                    )
+            elif empty:
+                files.write(self.next, empty)
+            with connect(self.next, scratch=self.scratch) as con:
+                with transaction(con):
+                    redeclared = schema.ensure(con)
+                if redeclared:  # else a new column's statistics would always include its initial NULLs
+                    con.execute("CHECKPOINT")
+                yield con, redeclared
+        except BaseException:
+            self.drop_next()
+            raise
+
+    def retracked(self, path: Path) -> list[str]:
+        """The columns of a file whose history is not as they are tracked now (`schema.retracked`)."""
+        with connect(path, scratch=self.scratch, read_only=True) as con:
+            return schema.retracked(con)
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in memory with the published file attached as `published`, if there is one."""
+        with connect(scratch=self.scratch, about=self.published) as con:
+            if self.published.is_file():
+                con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
+            yield con
+
+    @contextmanager
+    def computing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection in memory with nothing attached, for work that does not need or trust the published file."""
+        with connect(scratch=self.scratch) as con:
+            yield con
+
+    def merged_days(self, path: Path | None = None) -> dict[date, str]:
+        """The merged days of the published file, or of another, each with its digest. Raises DamagedError."""
+        return dict(self._rows("SELECT snapshot_date, digest FROM spans.days ORDER BY 1", path))
+
+    def recorded(self, path: Path) -> dict[tuple[date, int], datetime]:
+        """The landings in a file's record of the syncs, by day and number: when each began. Raises DamagedError."""
+        found = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
+        return {(day, number): began.replace(tzinfo=UTC) for day, number, began in found}
+
+    def outcomes(self, path: Path) -> dict[tuple[date, int], str]:
+        """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
+        found = self._rows("SELECT snapshot_date, landing, outcome FROM ops.syncs", path)
+        return {(day, number): outcome for day, number, outcome in found}
+
+    def shown(self) -> set[tuple[date, int]]:
+        """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
+        with suppress(RollbookError):
+            return set(
+                self._rows("SELECT snapshot_date, landing FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)")
+            )
+        return set()
+
+    def version(self) -> str | None:
+        """The published file's version id; None without a file. Raises DamagedError."""
+        return next((str(row[0]) for row in self._rows("SELECT id FROM spans.version")), None)
+
+    def bound_to(self) -> int | None:
+        """The published file's institution id; None without a file. Raises DamagedError."""
+        return next((int(row[0]) for row in self._rows("SELECT school_id FROM main.institution")), None)
+
+    def _rows(self, query: str, path: Path | None = None) -> list[tuple[Any, ...]]:
+        """The rows that a query selects in the published file, or in another; none without the file. Raises
+        DamagedError.
+        """
+        path = path or self.published
+        if not path.is_file():
+            return []
+        try:
+            with connect(path, scratch=self.scratch, read_only=True) as con:
+                schema.check_format(con, path.name)
+                return con.execute(query).fetchall()
+        except (duckdb.CatalogException, duckdb.BinderException):
+            raise DamagedError(
+                f"{path.name} is not Rollbook's: the next sync makes it again, or `rollbook rebuild`"
+            ) from None
+
+    def merged_everywhere(self) -> dict[date, str]:
+        """The merged days, with digests, that the published file and all kept older files have in common.
+
+        A day may expire only if all of them hold it: any may be restored later, and the lake could not add the day.
+        """
+        alike = set(self.merged_days().items())
+        for kept in self.kept():
+            with suppress(DamagedError, duckdb.Error):
+                alike &= set(self.merged_days(kept).items())
+        return dict(alike)
+
+    def expire_rejects(self, before: date) -> None:
+        """Remove refused records and values of earlier days from the kept older files."""
+        either = f"""
+            SELECT 1 FROM ops.rejects WHERE snapshot_date < DATE '{before}'
+            UNION ALL SELECT 1 FROM ops.refused_values WHERE snapshot_date < DATE '{before}' LIMIT 1
+        """
+        for kept in filter(self.own.is_unmodified, self.kept()):
+            if self._rows(either, kept):
+                with self.finishing(kept) as con:
+                    ops.expire_rejects(con, before)
+                self.replace(kept)
+
+    def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
+        """Whether the published file, or another, can be read: its catalog, or if `thoroughly` every value in it."""
+        path = path or self.published
+        try:
+            with connect(path, scratch=self.scratch, read_only=True) as con:
+                tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+                con.execute("SELECT MAX(snapshot_date) FROM spans.days").fetchall()
+                for schema_name, name in tables if thoroughly else ():
+                    con.execute(f"SELECT BIT_XOR(HASH(t)) FROM {schema_name}.{name} AS t").fetchall()
+        except BusyError:  # an analyst opened it for writing, which does not damage it
+            return True
+        except (DamagedError, duckdb.Error):
+            return False
+        return True
+
+    @contextmanager
+    def finishing(self, copy_of: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The next file, open for its last changes; it is first made again as a copy of the file `copy_of`, if given.
+
+        Ends with a checkpoint, so that it is ready for `swap` or `replace`.
+        """
+        if copy_of is not None:
+            remove(self.next)  # not the one without names, which may be waiting to be published
+            self.own.copy(copy_of, self.next)
+        with connect(self.next, scratch=self.scratch) as con:
+            yield con
+            con.execute("CHECKPOINT")
+
+    def swap(self) -> None:
+        """Publish the next file, and keep the previous one."""
+        self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds one version more
+        altered = self._set_aside_altered()
+        self.own.mark(self.next)
+        self._show(self.versions.add(self.next), instead_of=altered)
+
+    def replace(self, path: Path) -> None:
+        """Put the next file in the place of the published one or of a kept one, which is removed."""
+        self.own.mark(self.next)
+        if path == self.published:
+            self._show(self.versions.add(self.next), instead_of=self.versions.newest())
+        else:
+            self.versions.replace(path, self.next)
+
+    def kept(self) -> list[Path]:
+        """The kept versions before the published one, the newest first."""
+        return self.versions.kept()
+
+    def restore(self, kept: Path, amend: Amend | None = None) -> None:
+        """Publish a kept file again at once, and keep the previous one. Raises DamagedError.
+
+        `amend` changes the copy that readers get. Days that were merged since are not lost: the next merge adds the
+        lake's days that the file lacks.
+        """
+        if not self.is_sound(kept, thoroughly=True):
+            raise DamagedError(f"{kept.name} cannot be read: restore another one (`rollbook restore` lists them)")
+        if amend is not None:
+            with self.finishing(kept) as con:
+                amend(con)
+            if self.own.is_unmodified(kept):
+                self.own.mark(self.next)
+            kept = self.next
+        altered = self._set_aside_altered()
+        self._show(self.versions.again(kept), instead_of=altered)
+        self.drop_next()
+
+    def _show(self, version: Path, *, instead_of: Path | None) -> None:
+        # The write-ahead log of an analyst's changes to the old file does not belong to the new one.
+        self.published.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
+        self.versions.show(version)
+        if instead_of is not None:
+            remove(instead_of)
+        self.versions.retire()
+
+    def _set_aside_altered(self) -> Path | None:
+        """Keep the published file: as a version, or in `build/altered/` if it is not as Rollbook wrote it.
+
+        Returns the altered version, if it was one; the caller removes it once readers have another. Only the last KEPT
+        altered files are kept.
+        """
+        found = target(self.published)
+        if self.own.is_unmodified(self.published):
+            if self.versions.newest() is None:  # not a link: a copy from a backup
+                self.versions.again(self.published)
+            return None
+        if not self.published.exists():  # missing, or a dangling link
+            return None
+        written = datetime.fromtimestamp(self.published.lstat().st_mtime, UTC)
+        aside = files.folder(self.altered) / f"{PUBLISHED}-{written:%Y-%m-%dT%H-%M-%S.%f}"
+        set_aside(self.published, aside)
+        log.warning("%s is not as Rollbook wrote it; kept as %s", PUBLISHED, aside.relative_to(self.root))
+        for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
+            old.unlink()
+        return found if found != self.published else None
+
+    def lost(self, path: Path) -> tuple[TableCounts, ...]:
+        """What the next file lacks of another: counts per current table. Raises DamagedError."""
+        with connect(scratch=self.scratch, about=path) as con:
+            con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
+            con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
+            return lake.lost(con, "published", "next")
+
+    def drop_next(self) -> None:
+        """Remove the next files, unpublished."""
+        for leftover in (self.next, self.next_pseudonymous):
+            remove(leftover)
+
+    def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
+        """The current published records of a set that were not received.
+
+        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`, without empty values.
+        """
+        if not self.published.is_file():
+            return {}
+        of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
+        with self.reading() as con:
+            try:
+                known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+            except (duckdb.CatalogException, duckdb.BinderException):  # the set was declared since the last publish
+                return {}
+            columns = ", ".join((of.key, *of.names))
+            query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
+            rows = con.execute(query, [list(set(known) - received)]).fetchall()
+        return {
+            row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
+            for row in rows
+        }

@@ -1,0 +1,120 @@
+"""Keeps erased students out of the landings, the lake and the published files, whatever was restored.
+
+Each of them records how many erasures it includes. Students are matched by keyed hash (`landing.erased`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from rollbook.errors import DamagedError
+from rollbook.landing.erased import Found, Matcher, find, rewrite
+from rollbook.landing.raw import RawStore
+from rollbook.source.pagination import Progress
+from rollbook.store import ops, schema, without
+from rollbook.store.clean import clean
+from rollbook.store.published import remove
+from rollbook.store.warehouse import Warehouse
+from rollbook.util import files
+from rollbook.views import catalog
+
+# Whom to remove from what reflects so many erasures.
+GoneSince = Callable[[int], Matcher]
+
+
+class Erasures:
+    """The erasures of one warehouse. Requires the writer lock."""
+
+    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+        self.raw = raw
+        self.warehouse = warehouse
+        self.erasure_register = raw.erasure_register
+        self.clock = clock
+        self.progress: Progress = lambda *_: None
+        # What was found of the student who is erased now, so that the landings need not be searched again.
+        self.found: dict[Path, Found] = {}
+
+    def clean(self) -> None:
+        """Remove all erased students from the landings, the lake and the published files that still hold them.
+
+        So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
+        be read, or when private/erasures/ is older than the landings.
+        """
+        folders = list(self.raw.folders())
+        self.erasure_register.check(max((f.manifest.erasures for f in folders), default=0))
+        erasures = self.erasure_register.count
+        if erasures:
+            gone_since = cache(self.erasure_register.matcher)
+            self._rewrite_landings(gone_since, erasures)
+            self._rewrite_days(gone_since, erasures)
+            self._replace_files(gone_since)
+
+    def _rewrite_landings(self, gone_since: GoneSince, erasures: int) -> None:
+        """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
+        behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
+        found = []
+        for number, folder in enumerate(behind, start=1):
+            found.append(self.found.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
+            self.progress("landings read", number, len(behind))
+        for number, each in enumerate(found, start=1):
+            rewrite(each, gone_since(each.landing.manifest.erasures), erasures)
+            self.progress("landings", number, len(found))
+        self.found = {}
+
+    def _rewrite_days(self, gone_since: GoneSince, erasures: int) -> None:
+        """Rewrite the days of the lake that include fewer erasures."""
+        lake, aside = self.warehouse.lake, files.empty(self.warehouse.staged_lake)
+        behind = [record for record in lake.days().values() if record.erasures < erasures]
+        with self.warehouse.computing() as con:
+            for number, record in enumerate(behind, start=1):
+                paths: dict[str, Path] = {}
+                left, gone = record, gone_since(record.erasures)
+                try:
+                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
+                        left, paths = without.day_without(con, lake, record, students, aside)
+                except DamagedError:
+                    lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
+                    continue
+                lake.put(msgspec.structs.replace(left, erasures=erasures), paths)
+                self.progress("days", number, len(behind))
+
+    def _replace_files(self, gone_since: GoneSince) -> None:
+        """Replace the published files that were written before the last erasure by copies without the students."""
+        warehouse = self.warehouse
+        behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
+        digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
+        for number, path in enumerate(behind, start=1):
+            gone = gone_since(warehouse.own.erasures_of(path))
+            with warehouse.finishing(path) as con:
+                schema.ensure(con)  # a kept file may be older than a declaration
+                without.remove_from_file(con, gone.__contains__, digests)
+                ops.record(con, self.raw, full_refresh=True)
+                # A new version: the files beside it are made again. The macros answer for this version only.
+                catalog.create_macros(con, ops.stamp(con, self.clock()))
+            clean(warehouse.next, warehouse.scratch)
+            warehouse.replace(path)
+            self.progress("published files", number, len(behind))
+
+    def finish(self) -> None:
+        """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
+        content, gone = self.erasure_register.read(), self.erasure_register.matcher().__contains__
+        for path in self.altered():
+            if content.pending is not None or (content.erased and without.may_hold(path, self.warehouse.scratch, gone)):
+                path.unlink()
+        if content.pending is not None:
+            for path in self.warehouse.kept():
+                if not self.warehouse.own.is_unmodified(path):
+                    remove(path)
+
+    def close(self) -> None:
+        """Record that the erasure under way is done."""
+        self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
+
+    def altered(self) -> list[Path]:
+        """Copies of published files that somebody altered: they may hold anybody."""
+        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]

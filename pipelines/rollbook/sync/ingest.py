@@ -1,0 +1,404 @@
+"""Lands a fetch's bodies: writes each to `raw/` as it arrives, and flattens and stages its rows at the same time.
+
+    LandingSession     begins landings, and keeps the last one's staged rows
+    StagingWriter      a landing in progress
+    StagingBodyWriter  writes and stages its bodies, in this process
+    BodyWriterProcess  the same in a second process, while the next page of a large set is fetched
+
+Staging is only a head start: staged rows do not count until the bodies are durable and the landing has its verdict.
+Without staged rows, the landing is flattened from `raw/`. Each walk's rows are staged separately, since only the end of
+the fetch shows which walks count.
+
+A message to the second process is the name of one of `StagingBodyWriter`'s methods and its arguments; all except `add`
+are answered. The second process knows neither the key nor the service, holds no lock and decides nothing. It ends when
+its pipe closes; the process that holds the writer lock owns the files it has written.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import date
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import msgspec
+
+from rollbook.errors import MachineError
+from rollbook.flatten.rows import Batch, Flattener, load
+from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
+from rollbook.landing.erased import Gate
+from rollbook.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
+from rollbook.landing.raw import RawStore
+from rollbook.store.staging import Staging
+from rollbook.tables import SETS
+from rollbook.util import files
+from rollbook.util.machine import NOTHING_LOST, bare_environment
+from rollbook.util.text import count_of
+
+log = logging.getLogger(__name__)
+
+# A set of at least this many records is worth starting a second process.
+LARGE = 5_000
+STOP_WITHIN = 10.0  # seconds
+
+_MAIN = f"from {__name__} import main; main()"
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """Staged bodies of one set: the folder of their rows, and their rejects, drift and oddities.
+
+    `values` counts the values of each column, by table.column.
+    """
+
+    set: str
+    folder: str
+    records: int
+    rejects: tuple[Reject, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    values: dict[str, int] = {}
+    oddities: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """One landing, flattened and staged: its rows in several parts, with their rejects and drift."""
+
+    landing: int
+    parts: tuple[StagedPart, ...]
+
+    @property
+    def rejects(self) -> list[Reject]:
+        """The refused records and values of all parts, in order."""
+        return [r for part in self.parts for r in part.rejects]
+
+    def of(self, set_name: str) -> list[StagedPart]:
+        """Return the parts of one set, in order."""
+        return [part for part in self.parts if part.set == set_name]
+
+    def rejected(self) -> dict[str, int]:
+        """Return the number of refused records per set that has any."""
+        return dict(Counter(r.set for part in self.parts for r in part.rejects if not r.column))
+
+    @property
+    def values(self) -> Counter[str]:
+        """The number of values of each column, by table.column."""
+        return sum((Counter(part.values) for part in self.parts), Counter())
+
+    @property
+    def oddities(self) -> Counter[str]:
+        """What was read generously, by kind."""
+        return sum((Counter(part.oddities) for part in self.parts), Counter())
+
+    @property
+    def records(self) -> dict[str, int]:
+        """The number of records per set, refused ones included."""
+        return {s: sum(part.records for part in self.of(s)) for s in SETS}
+
+    @property
+    def drift(self) -> list[Drift]:
+        """The undeclared fields, each with how many records had it."""
+        seen: Counter[tuple[str, str, str]] = Counter()
+        for part in self.parts:
+            for d in part.drift:
+                seen[d.set, d.field, d.type] += d.count
+        return [Drift(s, f, t, n) for s in SETS for (of, f, t), n in sorted(seen.items()) if of == s]
+
+
+class PartInProgress:
+    """Flattens and stages bodies of one set, one after the other."""
+
+    def __init__(self, set_name: str, folder: Path) -> None:
+        self._flattener = Flattener(set_name)
+        self._staging = Staging(folder)
+        self._set_name = set_name
+        self._records = 0
+        self._rejects: list[Reject] = []
+        self._values: Counter[str] = Counter()
+
+    def add(self, body: Landed) -> None:
+        """Add one body."""
+        if (batch := self._flattener.add(body)) is not None:
+            self._keep(batch)
+
+    def finish(self) -> StagedPart:
+        """Stage the remaining rows and close the files."""
+        last = self._flattener.last()
+        self._keep(last)
+        self._staging.close()
+        folder = str(self._staging.folder)
+        return StagedPart(
+            self._set_name,
+            folder,
+            self._records,
+            tuple(self._rejects),
+            tuple(last.drift),
+            dict(self._values),
+            dict(last.oddities),
+        )
+
+    def close(self) -> None:
+        """Close the files, ignoring I/O errors."""
+        self._staging.abandon()
+
+    def _keep(self, batch: Batch) -> None:
+        self._staging.add(batch.tables)
+        self._records += batch.records
+        self._rejects += batch.rejects
+        self._values.update(batch.values())
+
+
+def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
+    """Flatten and stage landed bodies of one set into `folder`."""
+    with closing(PartInProgress(set_name, folder)) as part:
+        for body in bodies:
+            part.add(body)
+        return part.finish()
+
+
+class StagingBodyWriter:
+    """Writes the bodies of a landing in progress, and stages their rows.
+
+    `partial` is the landing's folder while it is written, `aside` an empty folder for staged rows.
+    """
+
+    def __init__(self, partial: Path, aside: Path) -> None:
+        self._aside = aside
+        self._bodies = BodyWriter(partial)
+        self._parts: dict[tuple[str, int], PartInProgress] = {}
+        # The error that ended staging. Flattening the landing from raw/ will meet it again, if it lasts.
+        self._ended_by: Exception | None = None
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Write one body. Its rows are staged unless it is a search's: only the end shows which searches count."""
+        self._bodies.add(received, content)
+        if received.kind != "search" and self._ended_by is None:
+            try:
+                self._part(received.set, received.walk).add(landed(received, content))
+            except Exception as error:  # noqa: BLE001 - such as a full disk: only the bodies matter, and they are written
+                self._ended_by = error
+
+    def flush(self) -> None:
+        """Flush the bodies so far, so that they can be read."""
+        self._bodies.flush()
+
+    def seal(self) -> None:
+        """Make the bodies durable. No more may be added."""
+        self._bodies.seal()
+
+    def staged(self, landing: LandingFolder) -> list[StagedPart]:
+        """Return the parts of a finished landing that count, in order. Raises the error that ended staging."""
+        if self._ended_by is not None:
+            raise self._ended_by
+        parts = []
+        for name in SETS:
+            walk = landing.manifest.walk(name)
+            parts += [self._part(name, number).finish() for number in (walk.counted if walk else (1,))]
+            if landing.manifest.found(name):
+                parts.append(stage(name, landing.bodies(name, "search"), self._aside / f"{name}-searches"))
+        return parts
+
+    def close(self) -> None:
+        """Close all files, ignoring I/O errors."""
+        self._bodies.close()
+        for part in self._parts.values():
+            part.close()
+
+    def _part(self, set_name: str, walk: int) -> PartInProgress:
+        if (set_name, walk) not in self._parts:
+            self._parts[set_name, walk] = PartInProgress(set_name, self._aside / f"{set_name}-{walk}")
+        return self._parts[set_name, walk]
+
+
+class BodyWriterProcess:
+    """An `StagingBodyWriter` in a process of its own."""
+
+    def __init__(self, partial: Path, aside: Path) -> None:
+        """Start the process; bodies may be added at once."""
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],  # -P: no modules of the current folder
+                pass_fds=[theirs.fileno()],
+                env=bare_environment(),
+                start_new_session=True,  # Ctrl-C goes to the first process, which ends this one
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # a traceback might quote a record
+            )
+        self._send(partial, aside)
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Send one body without waiting for it to be written. Raises the error of an earlier body."""
+        if self._pipe.poll():
+            self._receive()  # no answer is due, so it is an error
+        self._send("add", received, content)
+
+    def flush(self) -> None:
+        """Flush the bodies so far, so that they can be read."""
+        self._ask("flush")
+
+    def seal(self) -> None:
+        """Make the bodies durable. No more may be added."""
+        self._ask("seal")
+
+    def staged(self, landing: LandingFolder) -> list[StagedPart]:
+        """Return the parts of a finished landing that count, in order. Raises the error that ended staging."""
+        parts: list[StagedPart] = self._ask("staged", landing)
+        return parts
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        try:
+            self._process.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, *message: Any) -> Any:
+        self._send(*message)
+        return self._receive()
+
+    def _send(self, *message: Any) -> None:
+        try:
+            self._pipe.send(message)
+        except OSError:
+            raise self._lost() from None
+
+    def _receive(self) -> Any:
+        """Read one answer. Raises the second process's error, or MachineError if the process is gone."""
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost() from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _lost(self) -> MachineError:
+        self.close()
+        code = self._process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return MachineError(
+            f"The sync's second process, which writes what was received, ended unexpectedly ({how}), perhaps for lack"
+            f" of memory. Nothing of this sync counts: run it again. {NOTHING_LOST}"
+        )
+
+
+def main() -> None:
+    """Take bodies until the pipe closes."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    load()
+    gc.disable()  # the millions of values never form cycles
+    with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
+        try:
+            with closing(StagingBodyWriter(*pipe.recv())) as writer:
+                while True:
+                    method, *arguments = pipe.recv()
+                    answer = getattr(writer, method)(*arguments)
+                    if method != "add":
+                        pipe.send(answer)
+        except (EOFError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - told to the first process: an OSError whole, others without their text
+            last = extract_tb(error.__traceback__)[-1]
+            where = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+            failed = RuntimeError(f"the second process failed: {where}")
+            pipe.send(error if isinstance(error, OSError) else failed)
+            while pipe.recv() is not None:  # until the first process has read it, and closes
+                pass
+    os._exit(0)  # all files are closed; a normal exit takes a tenth of a second, for which the first process waits
+
+
+class LandingSession:
+    """Begins landings in `raw/`, and keeps the last one's staged rows in `aside` until they are cleared.
+
+    `staged` has them by the landing's day and number.
+    """
+
+    def __init__(self, raw: RawStore, aside: Path) -> None:
+        self.raw = raw
+        self.aside = aside
+        self.staged: dict[tuple[date, int], Flattened] = {}
+
+    def begin(self, day: date, expected: int = 0, recorded: int = 0) -> StagingWriter:
+        """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`).
+
+        `expected` is how many records its largest set may have; 0 if unknown.
+        """
+        self.staged.clear()
+        return StagingWriter(self, day, recorded, in_second_process=expected >= LARGE and os.name == "posix")
+
+    def take(self, manifest: Manifest) -> Flattened | None:
+        """Return the rows that were staged when this landing was fetched; None if there are none."""
+        return self.staged.get((manifest.snapshot_date, manifest.landing))
+
+    def clear(self) -> None:
+        """Remove all staged rows: they are part of the lake now, or no longer needed."""
+        self.staged.clear()
+        files.empty(self.aside)
+
+
+class StagingWriter:
+    """A landing in progress, which also stages the rows of its bodies. `finish` or `abandon` ends it."""
+
+    def __init__(self, session: LandingSession, day: date, recorded: int, *, in_second_process: bool) -> None:
+        self.snapshot_date = day
+        self.landing, self._partial = session.raw.reserve(day, recorded)
+        self._session = session
+        self._gate = Gate(session.raw.erasure_register.matcher())
+        self._erasures = session.raw.erasure_register.count
+        # A folder per process: a killed sync's second process may live a moment longer and must not write here.
+        aside = files.empty(session.aside / f"landing={self.landing}-{os.getpid()}")
+        self._writer = (BodyWriterProcess if in_second_process else StagingBodyWriter)(self._partial, aside)
+
+    def add(self, received: Received, content: bytes) -> None:
+        """Take one body, without erased students."""
+        if (admitted := self._gate.admit(received, content)) is not None:
+            self._writer.add(*admitted)
+
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+        """Yield the bodies that would count if the landing were finished now with this manifest."""
+        self._writer.flush()
+        return LandingFolder(self._partial, self._stamped(draft)).bodies(set_name)
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
+        self._writer.seal()
+        landing = self._session.raw.commit(self._partial, self._stamped(manifest))
+        if self._gate.recognised:
+            log.warning("%d records have the email or reference id of an erased student", self._gate.recognised)
+        if kept_out := len({student for _, student in self._gate.taken}):
+            log.info(
+                "%s left out: the id is an erased student's. `rollbook erase STUDENT --readmit` lets a new person in",
+                count_of(kept_out, "record"),
+            )
+        if manifest.verdict is not Verdict.FAILED:
+            try:
+                parts = tuple(self._writer.staged(landing))
+                self._session.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
+            except Exception as error:  # noqa: BLE001 - it only costs time: the bodies are durable
+                log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
+        self._writer.close()
+        return landing.manifest
+
+    def abandon(self) -> None:
+        """Remove everything written."""
+        self._writer.close()
+        self._session.raw.abandon(self._partial)
+
+    def _stamped(self, manifest: Manifest) -> Manifest:
+        numbered = msgspec.structs.replace(manifest, snapshot_date=self.snapshot_date, landing=self.landing)
+        return self._gate.stamped(numbered, self._partial, self._erasures)

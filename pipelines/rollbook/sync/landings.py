@@ -1,0 +1,216 @@
+"""The landings: which of a day counts, waits for approval or comes next (`Landings`), and the day that they make.
+
+`Composer` flattens landings, composes their day in the build folder, and moves it into the lake. `policy` decides on
+them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+from rollbook.errors import ContractChangedError
+from rollbook.landing.manifest import Manifest, TableCounts
+from rollbook.landing.raw import RawStore
+from rollbook.source.fetch import Draft
+from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
+from rollbook.store.warehouse import Warehouse
+from rollbook.sync.ingest import Flattened, LandingSession, stage
+from rollbook.sync.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
+from rollbook.tables import SETS, WALKED
+from rollbook.util import files
+
+
+class Landings:
+    """Queries over the manifests in `raw/`. They raise DamagedError for a manifest that cannot be read, except
+    `newest` and `school_id`: whatever is damaged, tonight is fetched.
+    """
+
+    def __init__(self, raw: RawStore) -> None:
+        self.raw = raw
+
+    def counted(self, day: date) -> list[Manifest]:
+        """The landings that make up a day's state, in order (G7)."""
+        return counted(self.raw.manifests(day))
+
+    def counted_days(self) -> dict[date, list[Manifest]]:
+        """The counted landings of each day that has any."""
+        return {day: landings for day in self.raw.days() if (landings := self.counted(day))}
+
+    def held(self, day: date) -> Manifest | None:
+        """The day's landing that waits for approval; None if a later landing of that day was synced (G3)."""
+        return open_hold(self.raw.manifests(day))
+
+    def undecided(self) -> list[Manifest]:
+        """The landings without a verdict, in order: their sync was killed, or could not compare them with anything."""
+        return [m for m in self.raw.manifests() if m.verdict is None]
+
+    def newest(self) -> Manifest | None:
+        """The newest day's last landing that counts and can be read; None if there is none."""
+        readable = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
+        return next((landings[-1] for landings in readable if landings), None)
+
+    def long_unproven(self) -> list[Unproven]:
+        """The sets that the last nights left unproven, if for long (`policy.long_unproven`)."""
+        nights = (counted(self.raw.readable(day)) for day in reversed(self.raw.days()))
+        return long_unproven(landings for landings in nights if landings)
+
+    def hidden(self) -> dict[str, dict[int, date]]:
+        """The records of each walked set that its last proven landing found by search alone, each since when (G2)."""
+        found: dict[str, dict[int, date]] = {}
+        for landings in (counted(self.raw.readable(day)) for day in reversed(self.raw.days())):
+            for name in WALKED:
+                if name not in found and (proven := [m for m in landings if m.proof(name) is not None]):
+                    found[name] = proven[-1].hidden(name)
+            if len(found) == len(WALKED):
+                break
+        return found
+
+    def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
+        """The day's last landing, if it may replace another fetch: it counts, is proven, and is only minutes old.
+
+        Contract: "Caching".
+        """
+        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven and not m.parts]
+        return next((m for m in proven if timedelta(0) <= now - m.finished_at < timedelta(minutes=minutes)), None)
+
+    def details_since(self, day: date, moment: datetime) -> frozenset[int]:
+        """The students whose details a day's counted landings fetched after `moment`."""
+        bodies = (b for m in self.counted(day) if m.finished_at > moment for b in self.raw.open(m).pages())
+        return frozenset(b.sought for b in bodies if b.kind == "detail" and b.sought and b.received_at > moment)
+
+    def discarded_days(self) -> frozenset[date]:
+        """The days without a counted landing because theirs were discarded."""
+        return frozenset(d for d in self.raw.discarded_days() if not self.counted(d))
+
+    def expired_days(self) -> frozenset[date]:
+        """The days that only the history still holds: their raw bodies and snapshots were deleted."""
+        return expired - set(self.raw.days()) if (expired := self.raw.expired()) else expired
+
+
+# Offset between the row positions of staged parts, so that later parts sort last: no landing has a trillion records.
+STEP = 2**40
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A day composed in the build folder from its landings, in their order."""
+
+    candidate: Candidate
+    parts: list[Part]
+    landings: tuple[int, ...]
+    erasures: int
+    approved: tuple[str, ...]
+
+    def into(self, lake: Lake) -> DayRecord:
+        """Move the day into a lake."""
+        return lake.commit(self.candidate, self.landings, self.parts, self.erasures, self.approved)
+
+
+class Composer:
+    """Composes days in the build folder; `commit` moves a day into the lake."""
+
+    def __init__(self, raw: RawStore, warehouse: Warehouse) -> None:
+        self.raw = raw
+        self.warehouse = warehouse
+        self._aside = warehouse.build / "stage"
+        self.session = LandingSession(raw, self._aside)
+        self._day_aside = warehouse.build / "day"
+        self._copy_aside = self._aside / "copy"
+
+    def flatten(self, manifest: Manifest) -> Flattened:
+        """Return one landing's staged rows and rejects: from its fetch, or read again from `raw/`."""
+        if (staged := self.session.take(manifest)) is not None:
+            return staged
+        folder = self._aside / f"landing={manifest.landing}"
+        parts = [stage(name, self.raw.open(manifest).bodies(name), folder / name) for name in SETS]
+        return Flattened(manifest.landing, tuple(parts))
+
+    def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
+        """Compose the day of these landings, in their order (G7); returns it and its changes to the published tables.
+
+        `flattened` holds the rows of the landing to decide on.
+        """
+        parts = self._parts(manifests, {flattened.landing: flattened})
+        published = "published" if self.warehouse.published.is_file() else None
+        with self.warehouse.reading() as con:
+            candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
+            counts = compare(con, candidate, published, self.warehouse.lake.days())
+        return _composed(candidate, parts, manifests), counts
+
+    def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
+        """Move a day into `lake` (default: the warehouse's)."""
+        record = composed.into(lake or self.warehouse.lake)
+        self.session.clear()
+        return record
+
+    def copy(self, composed: Composed, lake: Lake) -> None:
+        """Copy a day into another lake; it can still be committed."""
+        folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
+        replace(composed, candidate=Candidate(composed.candidate.day, folder)).into(lake)
+
+    def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
+        """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.
+
+        Raises ContractChangedError if too many records of a landing are refused now, which were not refused at its
+        verdict: a declaration has changed.
+        """
+        flattened = {m.landing: self.flatten(m) for m in counted}
+        for m in counted:
+            if refused := refused_since(m, flattened[m.landing]):
+                raise ContractChangedError(
+                    f"{m.snapshot_date}, landing {m.landing}: {refused}. It was accepted when it was fetched, so a"
+                    " declaration in pipelines/rollbook/tables.py no longer fits it: correct the declaration, then run"
+                    " this again. Nothing was changed"
+                )
+        for m in counted:
+            self.raw.keep_rejects(m, flattened[m.landing].rejects)
+        parts = self._parts(counted, flattened)
+        with self.warehouse.computing() as con:
+            candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
+        return self.commit(_composed(candidate, parts, counted), lake)
+
+    def changed_students(self, draft: Draft) -> list[int]:
+        """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
+        if not self.warehouse.published.is_file():
+            return sorted(draft.ids["students"])
+        staged = stage("students", draft.bodies("students"), self._aside / "draft")
+        part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
+        with self.warehouse.reading() as con:
+            candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
+            return changed_ids(con, candidate, "students", "published")
+
+    def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
+        """Return each set's part of these landings' day, flattening the landings that are not flattened yet."""
+        rows = {m.landing: flattened.get(m.landing) or self.flatten(m) for m in manifests}
+        parts = []
+        for name in SETS:
+            folders = [(m, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
+            staged = tuple(Staged(f, m.landing, STEP * i, m.states(name)) for i, (m, f) in enumerate(folders))
+            proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
+            parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
+        return parts
+
+
+def refused_since(manifest: Manifest, now: Flattened) -> str:
+    """Why a landing has too many refused records, as `check_reject_rate` says; empty if it has them since its verdict:
+    an erasure may leave fewer records beside as many refused ones.
+    """
+    is_known = manifest.verdict is not None and now.rejected() == manifest.rejected
+    return "" if is_known else check_reject_rate(now.rejects, now.records, now.values)
+
+
+def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
+    """Whether each record of a walked set came once: one walk counts, no search found a record, no id was repeated."""
+    first, *later = manifests
+    walk = first.walk(set_name)
+    return not (later or first.found(set_name)) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
+
+
+def _composed(candidate: Candidate, parts: list[Part], manifests: Sequence[Manifest]) -> Composed:
+    """Return a day made of these landings; it reflects the erasures that all of them reflect."""
+    numbers = tuple(m.landing for m in manifests)
+    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))

@@ -1,0 +1,63 @@
+"""What wants to know about a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
+
+A listener that fails never fails a night: the log says so, and the next night makes up for it. What could make a night
+wrong does not listen. `compose` says who listens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+from rollbook.errors import RollbookError
+from rollbook.landing.erased import Matcher, Pending
+
+
+@dataclass
+class ErasureUnderWay:
+    """An erasure that the landings, the lake and the published files have seen; listeners remove what else there is.
+
+    They add what they removed to `counts` (see `privacy.erasure.LABELS`).
+    """
+
+    number: int
+    pending: Pending
+    gone: Matcher
+    counts: dict[str, int]
+
+
+class Listener:
+    """Every method is called by the writer, under its lock, and does nothing unless it is overridden."""
+
+    # What the log calls it.
+    name = "a listener"
+
+    def began(self, at: datetime) -> None:
+        """A writer has begun, and the warehouse is up to date: make up for what an earlier night left."""
+
+    def before_publish(self, next_file: Path, at: datetime) -> None:
+        """The next file has passed its checks, and readers do not have it yet."""
+
+    def published(self, at: datetime) -> None:
+        """Readers have a new file."""
+
+    def failed(self, error: RollbookError, at: datetime) -> None:
+        """A stage failed; readers keep what they have."""
+
+    def erased(self, erased: ErasureUnderWay) -> None:
+        """Remove an erased student. It may be called again after a kill; an error leaves the erasure under way."""
+
+    def ended(self, at: datetime) -> None:
+        """A writer is done, whether it failed or not."""
+
+    def landings(self, day: date) -> list[int]:  # noqa: ARG002 - see the class
+        """The numbers of the day's landings that it knows of, whether or not they are still here."""
+        return []
+
+    def remark(self) -> str:
+        """A sentence for the foot of the morning page; empty if there is nothing to say."""
+        return ""
+
+    def check(self) -> None:
+        """Raise LostError if something was found to be lost here, after a night that is published."""

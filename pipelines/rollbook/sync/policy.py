@@ -1,0 +1,243 @@
+"""Every decision about a landing, as pure functions of their arguments: no files, no clock, no environment.
+
+`decide` turns the proof, the counts, the rejects and an earlier hold into one `Decision`. The sync, status, the checks,
+the alerts and the report all use it, or the resulting verdict. Below are the messages about landings, and about days
+without one, that the log, the UI and the command line share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rollbook.errors import ArgumentError
+from rollbook.flatten.values import CONFLICT
+from rollbook.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
+from rollbook.tables import SETS, TABLES, WALKED
+from rollbook.util.text import listed
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
+
+# A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
+NEVER_HELD_ROWS = 5
+# Up to this many refused records of a set are just bad records, whatever their share: one bad class of four costs one
+# record. More than this, and more than REJECTED_MOST of the set, mean that the contract has changed.
+NEVER_TOO_MANY_REJECTS = 5
+REJECTED_MOST = 0.20
+
+# If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
+UNPROVEN_NIGHTS = 3
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision on a landing: its verdict, and why it is held, failed or unproven. `counts` are per table."""
+
+    verdict: Verdict
+    reason: str
+    counts: tuple[TableCounts, ...] = ()
+
+    @property
+    def hold(self) -> Hold:
+        """The reason and the counts, to be shown to a person."""
+        return Hold(reason=self.reason, counts=self.counts)
+
+
+def decide(
+    manifest: Manifest, counts: tuple[TableCounts, ...], settings: Settings, *, approve: bool = False
+) -> Decision:
+    """The verdict on a landing that would change the published tables by `counts` (G1, G3).
+
+    A landing that was held once stays held until it is approved, even if the settings or the published tables have
+    changed since.
+    """
+    reason = change_guard(
+        counts,
+        removed_percent=settings.hold_removed_percent,
+        changed_percent=settings.hold_changed_percent,
+        unverified=manifest.unverified,
+    )
+    if not reason and manifest.verdict is Verdict.HELD:
+        reason = manifest.reason
+    if reason and not approve:
+        return Decision(Verdict.HELD, reason, counts)
+    verdict = Verdict.SYNCED if manifest.proven else Verdict.UNPROVEN
+    return Decision(Verdict.APPROVED if reason else verdict, unproven(manifest), counts)
+
+
+def change_guard(
+    counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unverified: Mapping[str, int]
+) -> str:
+    """Why these counts exceed a normal night's, as text; empty if they do not (G3).
+
+    Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
+    columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
+    were too many to search for (G2).
+    """
+    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
+    for c in counts:
+        own = SETS[TABLES[c.table].set]
+        if not own.walked or not c.before:
+            continue
+        if c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
+            reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
+        if 100 * c.altered > changed_percent * c.before:
+            reasons.append(f"{c.altered} of {c.before} rows of {c.table} would change")
+        if gone := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
+            had, lost = max(gone.values(), key=lambda n: n[1])
+            total = own.total.partition(".")[2]
+            reasons.append(
+                f"{lost} of {had} rows of {c.table} would lose {listed(list(gone))}, though {total} does not fall"
+            )
+    return "; ".join(reasons)
+
+
+def restarted(counts: Iterable[TableCounts]) -> list[str]:
+    """The tables in which most totals fall: with a term, counts begin again, which holds nothing."""
+    return [c.table for c in counts if 2 * c.restarted > c.before]
+
+
+def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], values: Mapping[str, int]) -> str:
+    """Which set's refused records, or which column's refused values, are so many that the contract must have changed,
+    and why; else empty (G9).
+
+    Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
+    received records per set, `values` that of the values that were kept, by table.column.
+    """
+    for name in WALKED:
+        refused = [r for r in rejects if r.set == name and not r.column]
+        if too_many_rejected(len(refused), records[name]):
+            return f"{len(refused)} of {records[name]} {name} were refused, the first because {refused[0].reason}"
+    # What was listed twice was read: the last entry counts.
+    refused = [r for r in rejects if r.column and r.reason != CONFLICT]
+    for (name, table, column), count in Counter((r.set, r.table, r.column) for r in refused).items():
+        declared = TABLES[table]
+        # A whole object or list that cannot be read is one of its record.
+        is_value = column in declared.names and column not in declared.key
+        stated = count + values.get(f"{table}.{column}", 0) if is_value else records[name]
+        if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > REJECTED_MOST * stated:
+            why = next(r.reason for r in refused if (r.table, r.column) == (table, column))
+            return f"{count} of {stated} values of {table}.{column} were refused, the first because it is {why}"
+    return ""
+
+
+def too_many_rejected(rejected: int, records: int) -> bool:
+    """Whether a set has so many refused records that the contract must have changed.
+
+    If all of several records were refused, their number does not matter. A single record may just be bad.
+    """
+    if 1 < records == rejected:
+        return True
+    return rejected > NEVER_TOO_MANY_REJECTS and rejected > REJECTED_MOST * records
+
+
+def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of one day that make up its state, in order (G7)."""
+    return [m for m in manifests if m.counts_for_its_day]
+
+
+def in_part(manifests: Iterable[Manifest]) -> tuple[str, ...]:
+    """The approved parts of landings that are held for the rest, each with its landing's number."""
+    return tuple(f"{m.landing} {part}" for m in manifests for part in sorted(m.parts))
+
+
+def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
+    """The landing of one day that waits for approval; None if a later landing of that day was synced (G3)."""
+    decided = [m for m in manifests if m.verdict not in (None, Verdict.FAILED)]
+    return decided[-1] if decided and decided[-1].verdict is Verdict.HELD else None
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """A set that no night since `since` has proven, and some ids that its newest walks repeated."""
+
+    set: str
+    since: date
+    nights: int
+    repeated_ids: tuple[int, ...]
+
+    @property
+    def description(self) -> str:
+        """What is wrong and what to do, for a person."""
+        ids = ", ".join(map(str, self.repeated_ids))
+        why = f"The service lists ids more than once, such as {ids}" if ids else "Its pages and its total do not agree"
+        return (
+            f"{self.set} could not be proven complete on {self.nights} nights in a row, since {self.since}, so what has"
+            f" left since is still listed. {why}: ask the service's representative to correct that"
+        )
+
+
+def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
+    """The sets that the last three nights or more left unproven (G1).
+
+    `nights` are the counted landings of each day, the newest day first. Reads no further than the last proof.
+    """
+    unproven: dict[str, list[Manifest]] = {name: [] for name in WALKED}
+    lasting = set(WALKED)
+    for landings in nights:
+        lasting -= {name for name in lasting if any(m.proof(name) for m in landings)}
+        if not lasting:
+            break
+        for name in lasting:
+            unproven[name].append(landings[-1])
+    found = []
+    for name, last in unproven.items():
+        if len(last) >= UNPROVEN_NIGHTS:
+            walk = last[0].walk(name)
+            found.append(Unproven(name, last[-1].snapshot_date, len(last), walk.repeated_ids if walk else ()))
+    return found
+
+
+def partition(day: date, first: date, today: date, timezone: str) -> date:
+    """Return the day. Raises ArgumentError if it cannot be synced, with the days or the setting that would allow it."""
+    if day < first:
+        raise ArgumentError(
+            f"{day} is before the first day of this warehouse, {first}: set ROLLBOOK_FIRST_DATE to an earlier date"
+        )
+    if day > today:
+        raise ArgumentError(f"{day} has not begun: it is {today} in {timezone}; days run from {first} to today")
+    return day
+
+
+def check_order(day: date, landed: Iterable[Manifest], now: datetime) -> None:
+    """Raise ArgumentError if a later day was landed earlier: what is newer would be filed below what is older."""
+    later = [m for m in landed if m.snapshot_date > day and m.started_at <= now and m.verdict is not Verdict.FAILED]
+    if later:
+        last = later[-1]
+        raise ArgumentError(
+            f"{last.snapshot_date} was landed before, at {last.started_at:%Y-%m-%d %H:%M} UTC, so what is fetched now"
+            f" cannot be {day}'s: ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
+            f" Set it right, or wait until that day has come; if its date is wrong, `rollbook discard"
+            f" {last.snapshot_date}` first"
+        )
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def unproven(manifest: Manifest) -> str:
+    """Why a landing that counts removes nothing; empty if both sets were proven."""
+    if manifest.deferred:
+        return "it could not be compared with the nights before when it was fetched, so nothing was removed"
+    reasons = []
+    for w in manifest.walks:
+        if manifest.proof(w.set) is None:
+            unclear = any(a.set == w.set and a.answer == "unclear" for a in manifest.absences)
+            why = "no clean answer about a missing record" if unclear else "; ".join(w.spoiled)
+            reasons.append(f"{w.set} could not be proven complete ({why}), so nothing was removed from them")
+    return ". ".join(reasons)
+
+
+def spans(days: Sequence[date]) -> str:
+    """The days in order, with consecutive days as spans."""
+    spans: list[list[date]] = []
+    for day in days:
+        if spans and day - spans[-1][-1] == timedelta(days=1):
+            spans[-1].append(day)
+        else:
+            spans.append([day])
+    return ", ".join(str(s[0]) if len(s) == 1 else f"{s[0]} to {s[-1]}" for s in spans)

@@ -1,0 +1,538 @@
+"""One institution's warehouse, and the stages of a night as plain calls. What only operators do is in `whole`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from filelock import Timeout
+
+from rollbook.errors import (
+    BusyError,
+    CheckError,
+    ContractChangedError,
+    DamagedError,
+    HeldError,
+    OtherVersionError,
+    RollbookError,
+)
+from rollbook.flatten import rows
+from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
+from rollbook.landing.raw import RawStore
+from rollbook.source.fetch import Draft, fetch, utc_now, why_refused
+from rollbook.source.pagination import Progress
+from rollbook.store import checks, ops
+from rollbook.store.database import machine_errors, reuse_instances, transaction
+from rollbook.store.history.engine import Computed, History
+from rollbook.store.lake import DayRecord, Lake, StagedLake
+from rollbook.store.warehouse import Warehouse
+from rollbook.sync import policy
+from rollbook.sync.ingest import Flattened
+from rollbook.sync.landings import Composed, Composer, Landings, refused_since
+from rollbook.sync.listeners import Listener
+from rollbook.sync.recovery import Base, Recovery
+from rollbook.util import files
+from rollbook.util.text import listed
+from rollbook.views import catalog, editable
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
+
+log = logging.getLogger(__name__)
+
+# How long a second writer waits for the lock.
+WAIT_SECONDS = 900.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="Rollbook")
+Stage = Callable[Concatenate[S, P], T]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The effect of a landing, before anything is recorded: its day, composed in the build folder, and the decision."""
+
+    flattened: Flattened
+    composed: Composed
+    decision: policy.Decision
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The result of one sync: the landing with its verdict, and the changes in each current table."""
+
+    manifest: Manifest
+    day: DayRecord
+    counts: tuple[TableCounts, ...]
+
+
+def stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
+    """Make a stage raise MachineError for faults of this machine, and recover damaged files."""
+
+    @wraps(work)
+    def translated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with machine_errors(self.raw.root.parent):
+                return work(self, *args, **kwargs)
+        except DamagedError as error:
+            done = self.recovery.recover_damaged() if self.is_writer else None
+            if done is None:
+                raise
+            raise DamagedError(done) from error
+
+    return translated
+
+
+def reported_stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
+    """As `stage`; the listeners also learn of the failure: not all readers see the log or the UI."""
+    inner = stage(work)
+
+    @wraps(work)
+    def reported(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return inner(self, *args, **kwargs)
+        except RollbookError as error:
+            if self.is_writer:
+                failure = error  # Python unbinds `error` at the end of the handler
+                self.tell(lambda listener: listener.failed(failure, self.clock()))
+            raise
+
+    return reported
+
+
+class Rollbook(ABC):
+    """One institution's warehouse and its nights. Everything that writes needs `writer()`.
+
+    A night knows when erased students are removed, not how: `whole.WholeRollbook` does, and is what `compose` builds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        progress: Progress | None = None,
+        warehouse: Warehouse | None = None,
+        raw: RawStore | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.progress: Progress = progress or (lambda *_: None)
+        self.warehouse = warehouse or Warehouse(
+            settings.warehouse_path, settings.file_mode, shared_mode=settings.shared_mode, fleet=settings.fleet_path
+        )
+        self.raw = raw or RawStore(settings.warehouse_path / "raw")
+        self.lake = self.warehouse.lake
+        self.landings = Landings(self.raw)
+        self.composer = Composer(self.raw, self.warehouse)
+        self.recovery = Recovery(self.landings, self.warehouse, self.composer)
+        self.listeners: tuple[Listener, ...] = ()
+        # The writer's state: days recomposed by `whole` that are not in the lake yet; the error that stopped recovery;
+        # the first day that the next file's merge changed (None: everything), and the tables that it left alone.
+        self.staged: StagedLake | None = None
+        self._blocked: RollbookError | None = None
+        self._merged_since: date | None = None
+        self._unchanged: frozenset[str] = frozenset()
+        self.is_writer = False
+
+    def sync(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Synced:
+        """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago.
+        Raises RollbookError; readers then keep the last published file.
+        """
+        with self.writer():
+            done = self.finish(self.land(day, details=details, fresh=fresh))
+        self.check_listeners()
+        return done
+
+    def finish(self, manifest: Manifest) -> Synced:
+        """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
+        manifest, record = self.snapshot(manifest)
+        counts = self.merge()
+        self.publish()
+        return Synced(manifest, record, tuple(counts))
+
+    @contextmanager
+    def writer(self, *, recover: bool = True) -> Iterator[None]:
+        """Hold the writer lock (G14). Raises BusyError if another writer holds it for too long.
+
+        The warehouse is first brought to the state that all counted landings imply (G4). If that fails, `land` still
+        fetches and keeps the landing; every other stage raises the error.
+        """
+        with machine_errors(self.warehouse.root):
+            self.warehouse.prepare()
+            with (
+                writer_lock(self.warehouse.build, self.clock()),
+                reuse_instances(self.warehouse.scratch),
+            ):
+                self.is_writer, self.staged, self._blocked = True, None, None
+                try:
+                    if recover:
+                        try:
+                            self.recover()
+                        except OtherVersionError:  # a landing of this version would not help the other
+                            raise
+                        except RollbookError as error:
+                            log.warning("The warehouse could not be brought up to date: %s", error.message)
+                            self._blocked = error
+                        self.tell(lambda listener: listener.began(self.clock()))
+                    else:
+                        self.recovery.sweep()
+                        self.remove_erased()
+                    yield
+                except Exception:  # an interrupt should not wait for a copy
+                    self.tell(lambda listener: listener.ended(self.clock()))
+                    raise
+                else:
+                    self.tell(lambda listener: listener.ended(self.clock()))
+                finally:
+                    self.is_writer = False
+
+    def tell(self, what: Callable[[Listener], None]) -> None:
+        """Tell all listeners something; one that fails is a warning in the log."""
+        for listener in self.listeners:
+            try:
+                with machine_errors(self.warehouse.root):
+                    what(listener)
+            except Exception as error:  # noqa: BLE001 - the night is worth more than any of them
+                # Other messages may hold values.
+                why = error.message if isinstance(error, RollbookError) else type(error).__name__
+                log.warning(
+                    "%s could not be brought up to date: %s. It stays as it was, and the next night tries again; see"
+                    " `rollbook status`",
+                    listener.name,
+                    why,
+                )
+
+    def check_listeners(self) -> None:
+        """Raise LostError if a listener found that something is lost here. It ends a night, which is published."""
+        for listener in self.listeners:
+            listener.check()
+
+    def today(self) -> date:
+        """The date in ROLLBOOK_TIMEZONE."""
+        return self.clock().astimezone(self.settings.zone).date()
+
+    @stage
+    def recover(self) -> None:
+        """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
+
+        Missing or outdated days of the lake are recomposed; the published file is merged from the newest sound one that
+        Rollbook wrote, or made from the lake if there is none. Erased students are removed first from whatever still
+        holds them, and an erasure that was under way is finished. Raises ExpiredError, and LostError.
+        """
+        self.recovery.sweep()
+        self.remove_erased()
+        self.recovery.check_raw()
+        self.recovery.recover_lake()
+        base = self.recovery.base()
+        if base is not None:
+            try:
+                self._merge(base)
+                self.publish()
+            except CheckError:
+                if base.file is None or self.landings.expired_days():
+                    raise
+                self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
+                self.publish()
+        self.finish_erasure()
+        self._decide(self.landings.undecided())
+
+    @abstractmethod
+    def remove_erased(self) -> None:
+        """Remove erased students from the landings, the lake and the published files, before any of them is read."""
+
+    @abstractmethod
+    def finish_erasure(self) -> None:
+        """Finish an erasure that is under way: the published files are clean, what else there is follows."""
+
+    @reported_stage
+    def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
+        """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
+        `fresh`.
+
+        Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
+        and ArgumentError for a day that is not a partition. If recovery failed, the landing is kept for the next writer
+        to decide on, and recovery's error is raised.
+        """
+        day = self.partition(day or self.today())
+        landed = (m for later in self.raw.days() if later > day for m in self.raw.readable(later))
+        policy.check_order(day, landed, self.clock())
+        minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
+        reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
+        manifest = self._fetch(day, details, reusable)
+        if self._blocked is not None:
+            raise self._blocked
+        return manifest
+
+    def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
+        self.settings.check_source()
+        self.settings.warn_of_misspelt()
+        rows.load()  # now, not between the first answer and the publish
+        newest, blocked = self.newest(), self._blocked is not None
+        walks = newest.walks if newest else ()
+        numbers = [number for on, number in self.recovery.recorded() if on == day]
+        self.tell(lambda listener: numbers.extend(listener.landings(day)))
+        self.raw.erasure_register.check(newest.erasures if newest else 0)
+        return fetch(
+            self.settings,
+            partial(
+                self.composer.session.begin,
+                expected=max((walk.total_count for walk in walks), default=0),
+                recorded=max(numbers, default=0),
+            ),
+            None if blocked else self.warehouse,
+            day=day,
+            bound_to=self.bound_to(),
+            newest=newest,
+            hidden=self.hidden(),
+            deferred=self._blocked.message if self._blocked else "",
+            reusable=reusable,
+            choose_details=None if details == "none" or blocked else partial(self._students_to_detail, details),
+            clock=self.clock,
+            progress=self.progress,
+        )
+
+    def hidden(self) -> dict[str, dict[int, date]]:
+        """The records of each set that only searches found last time, each since when."""
+        return self.landings.hidden()
+
+    def _students_to_detail(self, details: Details, draft: Draft) -> list[int]:
+        """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""
+        students = sorted(draft.ids["students"]) if details == "all" else self.composer.changed_students(draft)
+        since = self.clock() - timedelta(minutes=self.settings.cache_minutes)
+        fetched = self.landings.details_since(draft.manifest.snapshot_date, since)
+        gone = self.raw.erasure_register.matcher()
+        return [student for student in students if student not in fetched and student not in gone]
+
+    @reported_stage
+    def snapshot(self, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
+        """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
+
+        Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
+        """
+        self.ready()
+        if manifest.counts_for_its_day and approval is None:  # it has its verdict, and `recover` has made its snapshot
+            return manifest, self.lake.days()[manifest.snapshot_date]
+        flattened = self.composer.flatten(manifest)
+        record = partial(
+            self.raw.record_verdict,
+            rejected=flattened.rejected(),
+            drift=flattened.drift,
+            oddities=flattened.oddities,
+            at=self.clock(),
+        )
+        self.raw.keep_rejects(manifest, flattened.rejects)
+        try:
+            evaluation = self._evaluate(manifest, flattened, approval)
+        except ContractChangedError as error:
+            if manifest.verdict is None:
+                record(manifest, Verdict.FAILED, error.message)
+            raise
+        decision = evaluation.decision
+        if decision.verdict is Verdict.HELD:
+            if manifest.verdict is None:
+                manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
+            raise HeldError(
+                f"Held: {decision.reason}. Readers keep what was published. If it is right, run `rollbook sync --date"
+                f' {manifest.snapshot_date} --approve` (in the UI: `approve: ["{manifest.hold_digest}"]` in'
+                " the launchpad); else ask the service's representative",
+                decision.hold,
+            )
+        if begun := policy.restarted(decision.counts):
+            log.info("Most totals fall in %s, as at the start of a term: that holds nothing", listed(begun))
+        approved = approval.applied_to(manifest) if approval else manifest
+        if approved.parts:
+            self.raw.record_approval(approved)
+        else:
+            approved = record(
+                manifest, decision.verdict, decision.reason, counts=decision.counts, approvals=approved.approvals
+            )
+        return approved, self.composer.commit(evaluation.composed)
+
+    def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
+        if refused := refused_since(manifest, flattened):
+            raise ContractChangedError(
+                f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
+                " nothing was merged"
+            )
+        day = manifest.snapshot_date
+        others = [m for m in self.landings.counted(day) if m.landing != manifest.landing]
+        counting = approval.applied_to(manifest) if approval else manifest
+        composed, counts = self.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
+        if day < max(self.lake.days(sized=False), default=day):
+            counts = self._counts_once_merged(composed)
+        decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
+        return Evaluation(flattened, composed, decision)
+
+    @reported_stage
+    def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
+        """Bring the next file up to the lake: current tables, history, changes, the record of the syncs.
+
+        Returns the changes per current table. `full_refresh` folds the whole lake into an empty file; raises
+        ExpiredError if days would be lost.
+        """
+        self.ready()
+        if full_refresh:
+            self.recovery.refuse_to_lose()
+        return self._merge(Base(None) if full_refresh else self.recovery.published(), full_refresh=full_refresh)
+
+    def _merge(
+        self,
+        base: Base,
+        *,
+        lake: Lake | None = None,
+        gone: Set[date] | None = None,
+        full_refresh: bool = False,
+        computed: Computed | None = None,
+    ) -> list[TableCounts]:
+        """Bring a copy of `base` up to the lake (default: with the staged days), without the days `gone` (default: the
+        discarded ones). A full refresh uses histories that were `computed` elsewhere, if given.
+        """
+        gone = self.landings.discarded_days() if gone is None else gone
+        self._merged_since, self._unchanged = None, frozenset()
+        with self.warehouse.writing(base.file, b"" if base.file else catalog.prepared()) as (con, changed):
+            redeclared = bool(changed - {"ops"})
+            history = History(con, lake or self.staged or self.lake)
+            forgotten = gone & history.merged_days().keys()
+            counts = history.forget(forgotten)
+            if full_refresh or (redeclared and not history.has_expired_days):
+                counts = history.rebuild(computed)
+            elif redeclared:
+                self.recovery.refuse_retracked(base)
+                # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
+                counts = [*history.refold(), *history.catch_up(history.records)] or counts
+            else:
+                behind = history.behind()
+                self._merged_since = min(behind) if behind and base.file and not forgotten else None
+                counts = history.catch_up(behind) or counts
+                self._unchanged = history.unchanged if self._merged_since else frozenset()
+            ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
+        return counts
+
+    @reported_stage
+    def publish(self) -> None:
+        """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
+
+        Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
+        in place.
+        """
+        if not self.warehouse.next.exists():  # a publish stage run by itself: merge first
+            self._merge(self.recovery.published())
+        keep = self.settings.keep_days
+        shown_from = self.recovery.kept_from(keep) if keep else None
+        self._prepare(shown_from)
+        now = self.clock()
+        self.tell(lambda listener: listener.before_publish(self.warehouse.next, now))
+        self.warehouse.swap()
+        if shown_from is not None:
+            self.warehouse.expire_rejects(shown_from)
+        self.tell(lambda listener: listener.published(now))
+        self.recovery.expire(self.recovery.expirable(keep))
+
+    def _prepare(self, shown_from: date | None) -> None:
+        """Fill the next file with the institution's own CSV files and the views, and check it.
+
+        Its views show the lake from the day `shown_from` on (None: all of it).
+        """
+        root, mode, days = self.warehouse.root, self.warehouse.mode, self.lake.days()
+        editable.ensure(root, mode)
+        with self.warehouse.finishing() as con:
+            with transaction(con):  # a few hundred comments would else be written one by one
+                thresholds = editable.read_thresholds(root / editable.THRESHOLDS)
+                editable.fill(con, thresholds, editable.read_terms(root / editable.TERMS))
+                if shown_from is not None:
+                    ops.expire_rejects(con, shown_from)
+                shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
+                catalog.create(con, self.lake, shown, ops.stamp(con, self.clock()))
+            found = checks.examine(con, self.lake, days, self._merged_since, self._unchanged)
+            if broken := [sentence for sentences in found.values() for sentence in sentences]:
+                raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+
+    def ready(self) -> None:
+        """Raise recovery's error, if it failed."""
+        if self._blocked is not None:
+            raise self._blocked
+
+    def _counts_once_merged(self, composed: Composed) -> tuple[TableCounts, ...]:
+        """What a day before the newest one would change for readers: only its merge shows what later days leave of it.
+
+        Requires the writer lock, or a build folder of one's own. The lake stays as it is.
+        """
+        staged = StagedLake(self.lake, self.warehouse.staged_lake)
+        self.composer.copy(composed, staged)
+        self._merge(self.recovery.published(), lake=staged, gone=frozenset())
+        counts = self.recovery.lost()
+        self.warehouse.drop_next()
+        return counts
+
+    def _decide(self, undecided: Iterable[Manifest]) -> None:
+        """Decide on landings whose sync could not, in their order; each is published before the next is compared.
+
+        One of another institution never counts: its sync could not tell whose warehouse this is (G11).
+        """
+        for manifest in undecided:
+            school = manifest.school_id
+            if school is not None and (refused := why_refused(self.settings, school, self.bound_to())):
+                self.raw.record_verdict(manifest, Verdict.FAILED, refused, at=self.clock())
+                continue
+            try:
+                self.snapshot(manifest)
+            except (HeldError, ContractChangedError) as error:
+                log.warning("%s", error.message)
+            else:
+                self.merge()
+                self.publish()
+
+    def partition(self, day: date) -> date:
+        """Return the day. Raises ArgumentError if it cannot be synced (`policy.partition`)."""
+        return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
+
+    def first_day(self) -> date:
+        """The first day that can be synced: as set, else the first landed day, or yesterday before there is one: the
+        first sync may have begun before midnight.
+        """
+        landed, today = self.raw.all_days(), self.today()
+        return self.settings.first_date or min((*landed, today if landed else today - timedelta(days=1)))
+
+    def newest(self) -> Manifest | None:
+        """The newest landing that counts; None before the first."""
+        return self.landings.newest()
+
+    def bound_to(self) -> int | None:
+        """The warehouse's institution, from its first counted landing (G11); None before it."""
+        school_id = self.raw.school_id()
+        return self.warehouse.bound_to() if school_id is None else school_id
+
+
+@contextmanager
+def writer_lock(build: Path, now: datetime) -> Iterator[None]:
+    """Hold the writer lock. Raises BusyError if another writer holds it for more than WAIT_SECONDS.
+
+    The lock is the operating system's; a killed writer leaves none behind.
+    """
+    path = build / "writer.lock"
+    lock = files.Lock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.warning("Waiting for another writer to finish (%s)", files.holder(path))
+        try:
+            lock.acquire(timeout=WAIT_SECONDS)
+        except Timeout:
+            raise BusyError(
+                f"Another sync is still writing ({files.holder(path)}). Try again when it is done"
+            ) from None
+    try:
+        files.note_holder(path, f"process {os.getpid()} since {now:%Y-%m-%d %H:%M:%S} UTC")
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,357 @@
+"""Creates the views and macros, with a comment on each of them and on each view's columns.
+
+A view is one file in `sql/`: its header says what a row is, which columns are the key and what each column means; the
+query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
+in files whose names begin with `_`. To add a view, add its file, and its name to `VIEWS`.
+
+The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
+`schema`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from rollbook.errors import DeclarationError
+from rollbook.store import schema
+from rollbook.store.database import connect, literal, names, no_rows, transaction
+from rollbook.store.lake import LAKE, DayRecord, Lake
+from rollbook.store.schema import OBSERVED
+from rollbook.store.statements import ONE, Scope, statements
+from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
+from rollbook.views import editable, metrics
+
+sql = statements("rollbook.views", "macros")
+query = statements("rollbook.views")
+
+# In the order in which they are created: a later one may read an earlier one.
+VIEWS: tuple[str, ...] = (
+    "roster",
+    "student_progress",
+    "student_daily",
+    "student_weekly",
+    "students_to_watch",
+    "watch_daily",
+    "class_comparison",
+    "progress_daily",
+    "progress_weekly",
+    "class_daily",
+    "class_weekly",
+    "enrollment_changes",
+    "enrollment_spans",
+    "student_identities",
+    "student_timeline",
+    "course_overview",
+    "teacher_overview",
+    "sync_log",
+    "calendar",
+    "data_quality",
+    "metrics",
+)
+
+
+# Columns that Rollbook adds to a table's own, in the published file, the lake or a fleet's file.
+RESERVED = {
+    *("snapshot_date", "valid_from", "valid_to", "span_state", "first_day", "last_day"),
+    *("institution", "landing", "seq", "ord"),
+}
+
+
+def check(table: Table) -> None:
+    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where it stays."""
+    for column in table.columns:
+        where = f"tables.py: {table.name}.{column.name}"
+        if column.name in RESERVED:
+            raise DeclarationError(
+                f"{where} has the name of a column of Rollbook's own: name it otherwise, with source="
+            )
+        if column.name in table.key and not (column.required and column.tracked):
+            raise DeclarationError(f"{where} is part of the key: declare it required=True, and leave it tracked")
+        if column.is_text and column.personal is None:
+            raise DeclarationError(f"{where} may hold text: declare personal=True or personal=False")
+        if column.name == SETS["students"].key and table.set not in OF_STUDENTS:
+            raise DeclarationError(
+                f"{where} would stay when the student is erased, since only sets of students are searched: declare"
+                f" {table.set} with key={column.name!r}, or leave the column out"
+            )
+
+
+def check_names() -> None:
+    """Raise DeclarationError for a declared table whose name is taken by a view or by a table of Rollbook's own."""
+    taken = {("main", name) for name in VIEWS}
+    for relation in (*schema.declared(), *schema.snapshots()):
+        if (full := (relation.schema, relation.name)) in taken:
+            raise DeclarationError(
+                f"tables.py: a table or view of Rollbook's own has the name {'.'.join(full)}. Name the declared table"
+                " otherwise, such as service_calendar; its set keeps its name"
+            )
+        taken.add(full)
+
+
+for _table in TABLES.values():
+    check(_table)
+check_names()
+
+# Left out of a fleet's file: the sources of measures are one school's tables, and an id, or the landed day on or before
+# a day, differs between institutions.
+OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of"})
+WHICH = "Which institution, by its name in institutions.toml."
+
+# For people who open a file that was copied away from its warehouse.
+MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
+
+# The Jinja variables of a view's file.
+PARTS: dict[str, object] = {
+    "metric": metrics.SQL,
+    "metrics": metrics.METRICS,
+    "thresholds": tuple(t.name for t in editable.DEFAULTS),
+    "active_days": metrics.ACTIVE_DAYS,
+    "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
+    "percents": tuple((t, c) for t in TABLES.values() for c in t.tracked if c.percent),
+    "walked": tuple(of_set(s)[0] for s in WALKED),
+    "own": lambda table: of_set(table.set)[0].name,
+    "scope": ONE,
+}
+
+# A macro in the file that returns the digest of its views.
+_MADE = "views_digest"
+
+_FIRST = re.compile(r"-- (\w+): (.+)")
+_KEY = re.compile(r"-- key: (.+)")
+_KEY_COLUMN = re.compile(r"(\w+)( \(may be NULL\))?")
+_COLUMN = re.compile(r"--   (\w+)  +(.+)")
+
+
+@dataclass(frozen=True)
+class View:
+    """An analysts' view: what a row is, what each column means (in order), the query, and its key.
+
+    The `key` is unique; key columns in `nullable` may be NULL.
+    """
+
+    name: str
+    comment: str
+    columns: tuple[tuple[str, str], ...]
+    query: str
+    key: tuple[str, ...] = ()
+    nullable: tuple[str, ...] = ()
+
+    @property
+    def described(self) -> str:
+        """What a row is, and the key: the view's COMMENT in the file."""
+        return f"{self.comment} Key: {', '.join(self.key)}." if self.key else self.comment
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A macro: its parameters, what it returns, the statement that creates it, and its kind for COMMENT ON."""
+
+    name: str
+    parameters: tuple[str, ...]
+    comment: str
+    sql: str
+    kind: str = "MACRO TABLE"
+
+
+@cache
+def view(name: str, scope: Scope = ONE) -> View:
+    """Read one view's file. Raises ValueError if its header does not name the view."""
+    found = parse(name, query(name, **PARTS | {"scope": scope}))
+    if not scope.column:
+        return found
+    columns, key = ((scope.column, WHICH), *found.columns), (scope.column, *found.key)
+    return replace(found, columns=columns, key=key)
+
+
+def parse(name: str, text: str) -> View:
+    """Read a view's header and query. Raises ValueError if the header does not name the view."""
+    header = [line for line in text.splitlines() if line.startswith("--")]
+    first = _FIRST.fullmatch(header[0]) if header else None
+    if first is None or first[1] != name:
+        raise ValueError(f"{name}.sql does not begin with '-- {name}: what a row is'")
+    columns = tuple((m[1], m[2]) for line in header if (m := _COLUMN.fullmatch(line)))
+    key, nullable = _key(name, header[1:])
+    return View(name, first[2], columns, text, key, nullable)
+
+
+def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the key's columns, and those of them that may be NULL. Raises ValueError if the line is malformed.
+
+    A view without the line gets no key; a test requires one of every view.
+    """
+    lines = [m[1] for line in header if (m := _KEY.fullmatch(line))]
+    columns = [_KEY_COLUMN.fullmatch(part) for line in lines for part in line.split(", ")]
+    if len(lines) > 1 or None in columns:
+        raise ValueError(f"views/sql/{name}.sql: write its key as '-- key: day, class_id (may be NULL)', on one line")
+    found = [m for m in columns if m]
+    return tuple(m[1] for m in found), tuple(m[1] for m in found if m[2])
+
+
+def views(scope: Scope = ONE) -> tuple[View, ...]:
+    """Return all views, in the order in which they are created."""
+    return tuple(view(name, scope) for name in VIEWS if scope == ONE or name not in OF_ONE_SCHOOL)
+
+
+@cache
+def types() -> dict[tuple[str, str], str]:
+    """Return the type of each (view, column), as DuckDB infers it over empty tables."""
+    with duckdb.connect() as con:
+        schema.ensure(con)
+        create_views(con)
+        rows = con.execute(
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
+        ).fetchall()
+    return {(view, column): kind for view, column, kind in rows}
+
+
+def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
+    """Return all macros, for one version of the file."""
+    parts = PARTS | {"scope": scope}
+    made = (
+        *(
+            Macro(
+                f"{t.name}_as_of",
+                ("day",),
+                f"The rows of {t.name} on the last landed day on or before a day, without untracked columns; none"
+                " before the first landed day (see as_of_day).",
+                sql("as_of", table=t, version=version, scope=scope),
+            )
+            for t in TABLES.values()
+        ),
+        Macro(
+            "students_to_watch_as_of",
+            ("day",),
+            "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
+            " before the first landed day.",
+            sql("students_to_watch_as_of", version=version, **parts),
+        ),
+        Macro(
+            "watch_daily_of",
+            ("students",),
+            "The rows of watch_daily for a list of student ids: faster than a filter. For a class:"
+            " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
+            sql("watch_daily_of", version=version, **parts),
+        ),
+        Macro(
+            "changes_between",
+            ("from_day", "to_day"),
+            "The rows of changes after from_day, up to and including to_day.",
+            sql("changes_between", version=version),
+        ),
+        Macro(
+            "as_of_day",
+            ("day",),
+            "The landed day whose state the macros above return for a day; NULL before the first one.",
+            sql("as_of_day", version=version),
+            kind="MACRO",
+        ),
+    )
+    return tuple(m for m in made if scope == ONE or m.name not in OF_ONE_SCHOOL)
+
+
+def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
+    """Create or replace every view and macro, with comments, since the lake may have moved or its columns changed.
+
+    The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
+    """
+    create_snapshots(con, lake, days)
+    create_macros(con, version)
+    if _views_made(con) != _views_digest():  # a night's file is a copy of the last one, usually with the same views
+        _make_views(con)
+
+
+@cache
+def prepared() -> bytes:
+    """Return a database file without rows: every table and view, with comments.
+
+    They follow from the code alone, and making them takes longer than anything else in a small school's first night.
+    """
+    with TemporaryDirectory() as folder:
+        path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
+        with connect(path, scratch=scratch) as con, transaction(con):
+            schema.ensure(con)
+            _make_views(con)
+        return path.read_bytes()
+
+
+def _make_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Create the views, and the macro that says which they are."""
+    create_views(con)
+    con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
+    con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
+
+
+def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
+    """Return the digest of the views that a file holds; None if the file has none."""
+    (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
+    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` it would abort the transaction
+        row = aside.execute(f"SELECT {file}.spans.{_MADE}()").fetchone()
+        return str(row[0]) if row else None
+    return None
+
+
+@cache
+def _views_digest() -> str:
+    """Return a digest of the views' inputs: their text, the tables they read, and DuckDB's version."""
+    columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
+    return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
+
+
+def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
+    """Create the views of the lake. They name the files of these days, below the lake's present folder or the folder in
+    a connection's variable (LAKE).
+    """
+    for relation in schema.snapshots():
+        columns = relation.columns
+        if relation is not OBSERVED:
+            query = lake.scan(TABLES[relation.name], days, movable=True)
+        elif days:
+            query = f"SELECT {names(columns)} FROM ({lake.scan_observed(days, movable=True)})"
+        else:
+            query = no_rows(columns)
+        comments = ((c.name, c.comment) for c in columns)
+        create_view(con, "snapshots", relation.name, query, f"{relation.comment} {MOVED}", comments)
+
+
+def create_macros(con: duckdb.DuckDBPyConnection, version: str, scope: Scope = ONE) -> None:
+    """Create the macros."""
+    for macro in macros(version, scope):
+        con.execute(macro.sql)
+        con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
+
+
+def create_views(con: duckdb.DuckDBPyConnection, scope: Scope = ONE) -> None:
+    """Create the analysts' views."""
+    for v in views(scope):
+        create_view(con, "main", v.name, v.query, v.described, v.columns)
+
+
+def create_view(
+    con: duckdb.DuckDBPyConnection,
+    schema: str,
+    name: str,
+    query: str,
+    about: str,
+    columns: Iterable[tuple[str, str]],
+) -> None:
+    """Create or replace one view, with a comment on it and on each of its columns."""
+    con.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {query}")
+    comment(con, "VIEW", f"{schema}.{name}", about, columns)
+
+
+def comment(
+    con: duckdb.DuckDBPyConnection, kind: str, full: str, about: str, columns: Iterable[tuple[str, str]]
+) -> None:
+    """Comment on a view or table, by its full name, and on its columns."""
+    con.execute(f"COMMENT ON {kind} {full} IS {literal(about)}")
+    for column, meaning in columns:
+        con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}")

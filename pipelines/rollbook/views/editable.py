@@ -1,0 +1,224 @@
+"""The CSV files that the institution edits, beside the published file; each publish reads them into their tables.
+
+`thresholds.csv` has the thresholds of the view `students_to_watch`, which `sql/_watch.sql` and `sql/progress_daily.sql`
+use; `terms.csv` the terms that the view `calendar` uses, at first none. So a published file holds what made it.
+
+Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces around a cell, empty lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import duckdb
+
+from rollbook.errors import SettingError
+from rollbook.util import files
+
+THRESHOLDS, TERMS = "thresholds.csv", "terms.csv"
+THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")
+# ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
+FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One line of the file: a value between 0 and `most`, and what it means."""
+
+    name: str
+    value: float
+    meaning: str
+    most: float
+
+
+# Chosen so that a school of a few hundred students, most of them doing well, lists some tens of them. They ignore what
+# happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
+# first assignments of a term (5). Of fifty assignments, a week and a half without work is a fall of some ten points:
+# falling_points is half of that, and falling_days not shorter, since in one week too few assignments are due to tell a
+# fall from a bad day. Scores move less than completion, so theirs is another one. A threshold missing from the file has
+# its default, so that older files stay valid.
+DEFAULTS: tuple[Threshold, ...] = (
+    Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
+    Threshold("score_below", 50, "Low score: average_score under this.", 100),
+    Threshold(
+        "inactive_days",
+        21,
+        "Inactive: the last activity this many days (of term, if terms.csv has any) ago or longer.",
+        36_500,
+    ),
+    Threshold("never_logged_in_days", 14, "Never logged in, and registered this many days ago or longer.", 36_500),
+    Threshold(
+        "falling_points",
+        5,
+        "Falling fast: completion fell by more than this many points, and more is newly missing than newly completed.",
+        100,
+    ),
+    Threshold("falling_score_points", 20, "Falling fast: average_score fell by more than this many points.", 100),
+    Threshold("falling_days", 10, "Falling fast: within this many days.", 36_500),
+    Threshold(
+        "least_assignments",
+        5,
+        "Low or falling completion: only with this many assignments or more; one of fewer moves it by over 20 points.",
+        36_500,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One line of the file: a term's name, and its first and last day, inclusive."""
+
+    name: str
+    first_day: date
+    last_day: date
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line that is not empty: its number in the file, its cells, and whether numbers have decimal commas."""
+
+    number: int
+    cells: Sequence[str]
+    decimal_comma: bool
+
+
+def ensure(root: Path, mode: int = files.PRIVATE_FILE, *, known: Iterable[Term] = ()) -> None:
+    """Write each file if there is none: the default thresholds, and the `known` terms."""
+    for name, text in ((THRESHOLDS, render_thresholds()), (TERMS, render_terms(known))):
+        if not (root / name).exists():
+            files.write(root / name, text.encode(), mode)
+
+
+def render_thresholds() -> str:
+    """Return the text of `thresholds.csv` with the defaults."""
+    return _render(THRESHOLDS_HEADER, ((t.name, f"{t.value:g}", t.meaning) for t in DEFAULTS))
+
+
+def render_terms(terms: Iterable[Term] = ()) -> str:
+    """Return the text of `terms.csv` with these terms."""
+    return _render(TERMS_HEADER, ((t.name, str(t.first_day), str(t.last_day)) for t in terms))
+
+
+def _render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
+
+
+def fill(con: duckdb.DuckDBPyConnection, thresholds: Iterable[Threshold], terms: Iterable[Term]) -> None:
+    """Replace the rows of `main.thresholds` and `main.terms`."""
+    con.execute("DELETE FROM main.thresholds")
+    con.executemany("INSERT INTO main.thresholds VALUES (?, ?, ?)", [(t.name, t.value, t.meaning) for t in thresholds])
+    con.execute("DELETE FROM main.terms")
+    for term in terms:
+        con.execute("INSERT INTO main.terms VALUES ($1, $2, $3)", [term.name, term.first_day, term.last_day])
+
+
+def read_thresholds(path: Path) -> tuple[Threshold, ...]:
+    """Read every threshold: the file's value, or the default if the file lacks it.
+
+    Raises SettingError, which names the line and what to write instead.
+    """
+    known = {t.name: t for t in DEFAULTS}
+    found: dict[str, Threshold] = {}
+    for line in _lines(path, THRESHOLDS_HEADER, needed=2):
+        name = line.cells[0]
+        if name not in known:
+            raise malformed(path, line.number, f"{name[:40]!r} is not a threshold; write one of {', '.join(known)}")
+        if name in found:
+            raise malformed(path, line.number, f"{name} is listed twice; keep one of the lines")
+        found[name] = replace(known[name], value=_number(path, line, known[name]))
+    return tuple(found.get(t.name, t) for t in DEFAULTS)
+
+
+def _number(path: Path, line: Line, default: Threshold) -> float:
+    text = line.cells[1]
+    try:
+        value = float(text.replace(",", ".") if line.decimal_comma else text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= default.most:  # also refuses nan
+        advice = f"write a number from 0 to {default.most:g}, such as {default.value:g}"
+        raise malformed(path, line.number, f"{default.name} is {text[:40]!r}; {advice}")
+    return value
+
+
+def read_terms(path: Path) -> tuple[Term, ...]:
+    """Read the terms, in the order of their days. Raises SettingError, which names the line and what to write."""
+    found: dict[str, tuple[Term, int]] = {}
+    for line in _lines(path, TERMS_HEADER, needed=3):
+        term = _term(path, line)
+        if term.name in found:
+            raise malformed(path, line.number, f"{term.name[:40]!r} is listed twice; give each term its own name")
+        found[term.name] = term, line.number
+    in_order = sorted(found.values(), key=lambda entry: entry[0].first_day)
+    for (one, _), (next_, number) in pairwise(in_order):
+        if next_.first_day <= one.last_day:
+            raise malformed(
+                path,
+                number,
+                f"{next_.name[:40]!r} begins on {next_.first_day}, before {one.name[:40]!r} is over: a day is in one"
+                " term at most",
+            )
+    return tuple(term for term, _ in in_order)
+
+
+def _term(path: Path, line: Line) -> Term:
+    name, first, last = line.cells[:3]
+    if not name:
+        raise malformed(path, line.number, "a term needs a name, such as Autumn 2026")
+    term = Term(name, _day(path, line, "first_day", first), _day(path, line, "last_day", last))
+    if term.last_day < term.first_day:
+        raise malformed(path, line.number, f"{name[:40]!r} ends before it begins; swap its days")
+    return term
+
+
+def _day(path: Path, line: Line, column: str, text: str) -> date:
+    for form in FORMATS:
+        try:
+            return datetime.strptime(text, form).date()  # noqa: DTZ007 - a date has no zone
+        except ValueError:
+            continue
+    raise malformed(path, line.number, f"{column} is {text[:40]!r}; write a date such as 2026-09-01")
+
+
+def _lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
+    """Yield the lines below the heading, each padded to at least `needed` cells; empty lines are skipped.
+
+    Raises SettingError if the file is not a CSV file whose first `needed` columns are those of `header`.
+    """
+    try:
+        text = path.read_text("utf-8-sig").splitlines()
+    except (ValueError, IsADirectoryError):
+        raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
+    delimiter = ";" if text and text[0].count(";") > text[0].count(",") else ","
+    rows = [_cells(path, number, line, delimiter) for number, line in enumerate(text, start=1)]
+    if not rows or [cell.lower() for cell in rows[0][:needed]] != list(header[:needed]):
+        raise malformed(path, 1, f"the heading must be {','.join(header)}")
+    for number, cells in enumerate(rows[1:], start=2):
+        if any(cells):
+            yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";")
+
+
+def _cells(path: Path, number: int, line: str, delimiter: str) -> list[str]:
+    """The cells of one line. Each is read by itself, or a quotation mark that is not closed would swallow the rest."""
+    try:
+        return [cell.strip() for row in csv.reader([line], delimiter=delimiter, strict=True) for cell in row]
+    except csv.Error:
+        raise malformed(
+            path, number, 'a quotation mark is not closed in its cell; a cell has no line breaks, and "" for a quote'
+        ) from None
+
+
+def malformed(path: Path, line: int, problem: str) -> SettingError:
+    """Return the error for an invalid line."""
+    return SettingError(
+        f"{path}, line {line}: {problem}. Nothing was published and nothing is lost; correct the line, or remove the"
+        " file to get the defaults back, and sync again"
+    )

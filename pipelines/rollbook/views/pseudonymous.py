@@ -1,0 +1,100 @@
+"""What the pseudonymous files of a school or a fleet leave out: which tables are empty, which columns are NULL, and the
+comments that say so.
+
+`privacy` and `fleet` make the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import duckdb
+
+from rollbook.store.database import literal
+from rollbook.store.schema import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REFUSED_VALUES, REJECTS, SYNCS
+from rollbook.tables import SETS, TABLES, Column, Relation, Table
+from rollbook.views.catalog import View
+
+STUDENT = SETS["students"].key
+CODE = "A random code for the student in this file; the same every night, until a new release (see ops.release)."
+LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
+# Tables about single records as received: they quote records or are derived from them.
+OF_RECORDS = (REJECTS, REFUSED_VALUES, DRIFT, PAGES)
+RELEASE = Relation(
+    "ops",
+    "release",
+    "One row, in a fleet one per institution: which version of the published file this was made from, and which release"
+    " of codes it uses.",
+    (
+        Column(
+            "version",
+            "VARCHAR",
+            "The version's id, as in spans.version of rollbook.duckdb and rollbook-pseudonymous.duckdb.",
+            personal=False,
+        ),
+        Column("published_at", "TIMESTAMP", "When that version was made, UTC."),
+        Column("newest_day", "DATE", "The newest landed day in it."),
+        Column("release", "VARCHAR", "The release's name; another release has other codes.", personal=False),
+        Column("began_at", "TIMESTAMP", "When this release began, UTC."),
+    ),
+)
+
+
+def is_emptied(table: Table) -> bool:
+    """Whether a table has no rows in the file: with only personal columns tracked, rows would only show changes."""
+    return all(c.personal for c in table.tracked) and any(c.personal for c in table.columns)
+
+
+def is_empty(relation: Relation) -> bool:
+    """Whether the file has no rows of a relation."""
+    table = TABLES.get(relation.name)
+    return relation in OF_RECORDS or (table is not None and is_emptied(table))
+
+
+def shown(relation: Relation) -> tuple[Column, ...]:
+    """Return the columns that have values; changes and syncs are filtered by rows and texts, not by columns."""
+    filtered = relation in (CHANGES, SYNCS)
+    return tuple(c for c in relation.columns if not c.personal or (filtered and c.name not in CHANGE_KEYS))
+
+
+def personal_changes() -> tuple[list[str], str]:
+    """Return which rows of `changes` are about personal columns: the tables as SQL literals, and a condition."""
+    pairs = [(t.name, c.name) for t in TABLES.values() for c in t.columns if c.personal]
+    listed = ", ".join(f"({literal(table)}, {literal(column)})" for table, column in pairs)
+    tables = list(dict.fromkeys(literal(table) for table, _ in pairs))
+    return tables, f"column_name IS NOT NULL AND (table_name, column_name) IN ({listed})"
+
+
+def told_changes() -> str:
+    """Return the condition for the rows of `changes` that the file keeps."""
+    emptied = ", ".join(literal(t.name) for t in TABLES.values() if is_emptied(t))
+    return f"NOT ({personal_changes()[1]}) AND table_name NOT IN ({emptied})"
+
+
+def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views: Iterable[View]) -> None:
+    """Add to the comments of tables, views and columns what is left out, and that ids are codes."""
+    for relation in relations:
+        full = f"{relation.schema}.{relation.name}"
+        if is_empty(relation):
+            con.execute(f"COMMENT ON TABLE {full} IS {literal(f'{relation.comment} {EMPTY}')}")
+        told = shown(relation)
+        for c in relation.columns:
+            if c.name == STUDENT or c not in told:
+                meaning = _meaning(c.name, c.comment, left_out=c not in told)
+                con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(meaning)}")
+    for view in views:
+        personal = _personal_of({name for name, _ in view.columns})
+        for name, meaning in view.columns:
+            if name == STUDENT or name in personal:
+                comment = _meaning(name, meaning, left_out=name in personal)
+                con.execute(f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(comment)}")
+
+
+def _meaning(name: str, comment: str, *, left_out: bool) -> str:
+    return CODE if name == STUDENT else f"{comment} {LEFT_OUT}" if left_out else comment
+
+
+def _personal_of(names: set[str]) -> set[str]:
+    """Return the names of a view's personal columns: those of the students and teachers whose ids it has."""
+    about = [t for t in TABLES.values() if any(c.id and c.name in names for c in t.columns)]
+    return {c.name for t in about for c in t.columns if c.personal} & names

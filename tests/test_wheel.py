@@ -1,0 +1,113 @@
+"""A wheel, installed into an empty environment: in an empty folder it does all that a checkout does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rollbook.settings import ROOT
+from tests.support.processes.servers import free_port, served_bare, until
+from tests.support.reading import rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel and what it requires, and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    sources = folder / "sources"
+    shutil.copytree(ROOT / "pipelines", sources / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=sources, check=True, timeout=100)
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "env")], check=True, timeout=100)
+    (wheel,) = folder.glob("*.whl")
+    install = [uv, "pip", "install", "--quiet", "--python", str(folder / "env"), str(wheel)]
+    constraint = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*install, *constraint], cwd=folder, check=True, timeout=500)
+    return folder / "env" / "bin"
+
+
+def environment(**given: str) -> dict[str, str]:
+    """The variables of a new terminal, and some more."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | given
+
+
+def run(command: list[str], folder: Path, **given: str) -> str:
+    """The output of a command that works."""
+    env = environment(**given)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@contextmanager
+def sandbox(installed: Path, folder: Path) -> Iterator[Mapping[str, str]]:
+    """A running sandbox; yields the settings that it prints."""
+    log = folder / "sandbox.log"
+    with log.open("wb") as out:
+        command = [str(installed / "rollbook"), "sandbox", "--students", "60", "--port", str(free_port())]
+        process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=out, stderr=out)
+    try:
+        line = until(lambda: next((t for t in log.read_text().splitlines() if "export " in t), None), 60)
+        yield dict(pair.split("=", 1) for pair in line.split("export ")[1].split())
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_it_plays_the_demo_and_writes_the_dictionary(installed: Path, tmp_path: Path) -> None:
+    rollbook = str(installed / "rollbook")
+    assert "2 nights, each a run of the job" in run([rollbook, "demo", "--students", "60", "--days", "2"], tmp_path)
+    assert rows(tmp_path / "warehouse" / "demo" / "rollbook.duckdb", "SELECT COUNT(*) > 50 FROM students") == [(True,)]
+    run([rollbook, "docs"], tmp_path)
+    assert "| `student_id` |" in (tmp_path / "warehouse" / "README.md").read_text()
+    code = "import sys, rollbook; print(rollbook.__version__, 'dagster' in sys.modules, rollbook.RollbookComponent)"
+    shown = run([str(installed / "python"), "-c", code], tmp_path)
+    assert shown.split(maxsplit=2)[1:] == ["False", "<class 'rollbook.defs.component.RollbookComponent'>\n"]
+
+
+def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: Path) -> None:
+    with sandbox(installed, tmp_path) as settings:
+        run([str(installed / "rollbook"), "sync"], tmp_path, **settings)
+        home = Path(settings["DAGSTER_HOME"])
+        (home / "dagster.yaml").unlink()
+        env = environment(**settings, ROLLBOOK_CRON="0 0 1 1 *")
+        with served_bare(env, free_port(), command=[str(installed / "rollbook")], folder=tmp_path) as served:
+            locations = "query { workspaceOrError { ... on Workspace { locationEntries { name locationOrLoadError {"
+            shown = served.ask(f"{locations} __typename }} }} }} }} }}")
+            assert shown["workspaceOrError"]["locationEntries"] == [
+                {"name": "rollbook", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
+            ]
+            assert [run["status"] for run in served.runs()] == ["SUCCESS"]
+        assert "rollbook.defs.launches" in (home / "dagster.yaml").read_text()
+
+
+def test_its_component_is_loaded_in_a_project_with_a_package_of_the_same_name_as_our_folder(
+    installed: Path, tmp_path: Path
+) -> None:
+    files = {
+        "pyproject.toml": '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "pipelines"\n',
+        "pipelines/__init__.py": "OURS = True\n",
+        "pipelines/definitions.py": "from pathlib import Path\nimport dagster as dg\nimport pipelines\n"
+        "assert pipelines.OURS\n"
+        "defs = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)\n",
+        "pipelines/defs/__init__.py": "",
+        "pipelines/defs/school/defs.yaml": "type: rollbook.RollbookComponent\nattributes:\n"
+        "  base_url: https://records.school.example\n  warehouse: data/school\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    validate = [str(installed / "dagster"), "definitions", "validate", "-m", "pipelines.definitions"]
+    run(validate, tmp_path, DAGSTER_HOME="", ROLLBOOK_API_KEY="key")
