@@ -125,7 +125,6 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ('[fleet]\nbase_url = "https://a.example"', "called fleet: Rollbook uses this name itself"),
         ('[private]\nbase_url = "https://a.example"', "called private: Rollbook uses this name itself"),
-        ('[aggregates]\nbase_url = "https://a.example"', "called aggregates: Rollbook uses this name itself"),
         ('[Oak]\nbase_url = "https://a.example"', "write lower-case letters"),
         ('["../oak"]', "write lower-case letters"),
         ("[oak]\n[oak]", "not valid TOML: something is defined twice"),

@@ -28,8 +28,8 @@ FILE = "institutions.toml"
 DEFAULTS = "defaults"
 # Names beside the institutions' folders, also from when the folder was a single school's warehouse.
 RESERVED = frozenset(
-    ("fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", "aggregates")
-) | {DEFAULTS}
+    ("fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", DEFAULTS)
+)
 # Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 

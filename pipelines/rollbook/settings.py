@@ -240,7 +240,7 @@ _ENDPOINTS = (
 
 
 def engine_name(value: str) -> str:
-    """Return the name or address of an engine that computes over many institutions. Raises ValueError."""
+    """Return where the work for many institutions is done: a name or an address. Raises ValueError."""
     name = value.strip()
     if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
         raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
@@ -442,6 +442,13 @@ def load(*, fetches: bool = True, institution: str | None = None, **overrides: o
     if fetches:
         settings.check_source()
     return settings
+
+
+def restored(values: dict[str, object]) -> Settings:
+    """Return settings that another process wrote down: nothing is read from `.env`, a registry or this environment
+    that the values have.
+    """
+    return _checked(Settings, {"_env_file": None} | values)
 
 
 def place(institution: str | None = None) -> WarehouseSettings:

@@ -57,7 +57,7 @@ def test_sql_before_the_first_sync_says_what_to_run(tmp_path: Path) -> None:
     assert "run `rollbook sync` first" in error(run_at(tmp_path, "sql", "SELECT 1"), 1)
 
 
-@pytest.mark.parametrize("typed", ["sql SELECT", "export students", "why students 1", "aggregates", "explore"])
+@pytest.mark.parametrize("typed", ["sql SELECT", "export students", "why students 1", "explore"])
 def test_after_the_demo_what_reads_names_it_until_there_is_a_school(
     fortnight: School, tmp_path: Path, typed: str
 ) -> None:

@@ -14,9 +14,7 @@ import pytest
 
 from rollbook.errors import HeldError
 from rollbook.fleet.build import Built
-from rollbook.store.statements import MANY
 from rollbook.tables import TABLES
-from rollbook.views import catalog
 from rollbook.views import fleet as fleet_views
 from tests.support.models.states import Night
 from tests.support.nights import night
@@ -27,7 +25,7 @@ from tests.support.warehouses.school import School
 from tests.support.wire import faults
 from tests.views.test_scripted_school import NIGHTS
 
-# A dozen syncs of three schools, once for all tests. The views alone: tests/views/test_scope.py.
+# A dozen syncs of three schools, once for all tests.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 # 007: a name that other engines read as a number. `yew` is in the registry and never synced.
@@ -106,7 +104,7 @@ def fleet() -> Iterator[Fleet]:
 def names() -> list[str]:
     """Every table and view that an institution's own file has, too."""
     tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables()]
-    return [*tables, *(f"main.{v.name}" for v in catalog.views(MANY))]
+    return [*tables, *(f"main.{v.name}" for v in fleet_views.views())]
 
 
 def compare(fleet: Fleet, name: str, institutions: Iterable[str]) -> dict[str, int]:
@@ -192,7 +190,7 @@ EMPTY = {
 
 def test_the_macros_answer_for_each_institution_as_its_own_file_does(fleet: Fleet) -> None:
     calls = [f"{table}_as_of(DATE '{night(7)}')" for table in TABLES]
-    calls += [f"students_to_watch_as_of(DATE '{night(8)}')", f"changes_between(DATE '{night(1)}', DATE '{night(11)}')"]
+    calls += [f"changes_between(DATE '{night(1)}', DATE '{night(11)}')"]
     compared = 0
     for institution in SYNCED:
         for call in calls:

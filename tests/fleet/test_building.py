@@ -72,7 +72,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
         raise EngineError("it does not answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rollbook.fleet.build.compute_rollups", broken)
+        patch.setattr("rollbook.views.fleet.create_rollups", broken)
         with pytest.raises(EngineError):
             district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}
@@ -108,15 +108,16 @@ def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: Dist
 def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, rows_of = district.house(ASH), building._rows
+    house, about = district.house(ASH), building._about
     nights = iter([2, 3, 4, 5, 6])  # after the last, the version that was opened is removed
 
-    def meanwhile(*arguments: Any) -> str:
+    def meanwhile(*arguments: Any) -> dict[str, Any]:
+        found = about(*arguments)
         for number in nights:
             house.night(number, students(8), classes(2))
-        return rows_of(*arguments)
+        return found
 
-    monkeypatch.setattr(building, "_rows", meanwhile)
+    monkeypatch.setattr(building, "_about", meanwhile)
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
     assert listed(district, "newest_day")[0] == (night(1),)

@@ -17,8 +17,6 @@ from rollbook.fleet.build import MAKES_NONE, Built
 from rollbook.landing.formats import FORMAT
 from rollbook.privacy import access
 from rollbook.privacy.pseudonymous import Pseudonymous
-from rollbook.store.statements import MANY
-from rollbook.views import catalog
 from rollbook.views import fleet as fleet_views
 from rollbook.views.pseudonymous import RELEASE
 from tests.support import reading
@@ -102,7 +100,7 @@ def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_f
         con.execute(f"ATTACH '{file_of(district)}' AS fleet (READ_ONLY)")
         for name in (ASH, BIRCH):
             con.execute(f"ATTACH '{district.warehouse / name / 'rollbook-pseudonymous.duckdb'}' AS own (READ_ONLY)")
-            for table in (*tables, *(f"main.{v.name}" for v in catalog.views(MANY))):
+            for table in (*tables, *(f"main.{v.name}" for v in fleet_views.views())):
                 here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{table} WHERE institution = '{name}'")
                 own = con.sql(f"FROM own.{table}")
                 assert (here.columns, here.types) == (own.columns, own.types)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 import pytest
 
 from rollbook.fleet.nights import alerts_of
-from rollbook.outputs.notify.alerts import COMPANY, Alerts, Kind, Outcome, deliver
+from rollbook.outputs.notify.alerts import BATCH_DELAY, Alerts, Kind, Outcome, deliver
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.warehouses.district import District, new_district
@@ -106,7 +106,7 @@ def test_they_wait_for_each_other_and_what_was_not_delivered_is_sent_later_and_n
     alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
     deliver(alerts, wait=True)
-    now += COMPANY - timedelta(seconds=1)
+    now += BATCH_DELAY - timedelta(seconds=1)
     alerts["birch"].report(Outcome("2", Kind.FAILED, night(1), "It failed"))
     deliver(alerts, wait=True)
     assert hook.requests == []

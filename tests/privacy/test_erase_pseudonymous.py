@@ -1,4 +1,4 @@
-"""The codes, the pseudonymous file and released figures, once a student is erased."""
+"""The codes and the pseudonymous file, once a student is erased."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollbook.privacy import aggregates
 from rollbook.privacy.pseudonymous import Codes
 from rollbook.sync.whole import always
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, new_house
 from tests.support.processes import canary
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
@@ -18,12 +17,11 @@ from tests.support.warehouses.pseudonyms import rows
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    """Two nights, and released figures."""
+    """Two nights."""
     everybody = [*students(30), canary.canary()]
     with new_house(everybody, classes(2), pseudonymous=True, report_names=True, hold_changed_percent=100) as made:
         for number in range(1, 3):
             made.night(number, [*everybody[:-2], student(30, name=f"Night {number}"), everybody[-1]])
-        aggregates.release(made.warehouse, night(2), today=night(2), mode=0o600)
         yield made
 
 
@@ -34,11 +32,9 @@ def coded(house: House) -> set[int]:
 
 
 @pytest.mark.slow
-def test_the_code_is_forgotten_and_nobody_elses_and_released_figures_stay(house: House) -> None:
+def test_the_code_is_forgotten_and_nobody_elses(house: House) -> None:
     release = Codes(house.warehouse).load()
     assert release is not None
-    given_away = {p: p.read_bytes() for p in (house.warehouse / "aggregates").rglob("*") if p.is_file()}
-    assert given_away
     assert release.codes[canary.ID] in coded(house)
     assert any(name.startswith("private/") for name in canary.found(house.warehouse))
 
@@ -51,7 +47,6 @@ def test_the_code_is_forgotten_and_nobody_elses_and_released_figures_stay(house:
     assert coded(house) == set(others.values())
     assert canary.found(house.warehouse) == {}
     assert len(list((house.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
-    assert {p: p.read_bytes() for p in given_away} == given_away, "what was given away stays as it is"
 
     house.night(3)  # the service still lists the student
     house.rollbook().rebuild(confirm=always)

@@ -73,7 +73,6 @@ def test_it_names_all_that_is_in_a_warehouse_with_its_mode(mode: str) -> None:
     assert {path.name for path in listed.keys() - there.keys()} <= {
         "rollbook-pseudonymous.duckdb",
         "pseudonymous",
-        "aggregates",
     }
 
 

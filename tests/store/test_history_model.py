@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from rollbook.landing.manifest import Manifest, Proof, Verdict, Walk
 from rollbook.store import schema
+from rollbook.store.database import names
 from rollbook.store.history.engine import History, definition, observations
 from rollbook.store.history.engine import changes as changes_of
 from rollbook.store.lake import Lake
 from rollbook.store.ops import stamp
-from rollbook.store.statements import ONE, statements
+from rollbook.store.statements import statements
 from rollbook.tables import TABLES, Table
 from tests.landing.landings import add, begin, manifest
 from tests.support.models import model
@@ -213,7 +214,8 @@ def by_definition(lake: Lake, table: Table) -> str:
     """The history of a table over the lake's days and nothing else, as SQL."""
     days = lake.days().values()
     rows = lake.scan(table, days)
-    return definition(table, observations=observations(table, rows, lake.scan_observed(days)), rows=rows)
+    each = observations(table, rows, lake.scan_observed(days))
+    return definition(table, f"(SELECT *, snapshot_date AS first_day, snapshot_date AS last_day FROM ({each}))")
 
 
 def check(world: World, shown: list[model.Shown]) -> None:
@@ -245,7 +247,7 @@ def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> Non
     """The past as the macros tell it: before the first day, on each, on days without a landing, after the last."""
     keys = len(table.key)
     version = stamp(world.con, datetime.now(UTC))
-    world.con.execute(sql("as_of", table=table, version=version, scope=ONE))
+    world.con.execute(sql("as_of", table=table, version=version, shown=names(table.versioned)))
     world.con.execute(sql("changes_between", version=version))
     for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}

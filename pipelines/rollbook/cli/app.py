@@ -267,7 +267,7 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
 
 @contextmanager
 def progress() -> Iterator[Show]:
-    """Show a bar for each part of the work, on a terminal. Yields what to call: its name, how many are done, of all."""
+    """Show a bar for each part of the work, on a terminal. Yields a callback show(name, done, total)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()

@@ -1,4 +1,4 @@
-"""The commands about the data: sql, export and docs for analysts; status and doctor for operators; aggregates, codes,
+"""The commands about the data: sql, export and docs for analysts; status and doctor for operators; codes,
 erase, subject and access for a data-protection officer.
 """
 
@@ -19,7 +19,6 @@ from rollbook.cli.app import (
     Demo,
     Panel,
     app,
-    choose_warehouse,
     confirmed,
     err,
     home,
@@ -305,45 +304,6 @@ codes = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(codes, name="codes", rich_help_panel=Panel.PRIVACY)
-
-
-@app.command(rich_help_panel=Panel.PRIVACY)
-def aggregates(
-    day: Annotated[
-        date | None,
-        typer.Option(parser=parse_day, metavar="DAY", help="Release the figures of this landed day, without terms."),
-    ] = None,
-    demo: Demo = False,
-) -> None:
-    """Write figures of the school and its courses that may leave the building, into aggregates/ in the warehouse.
-
-    Without --day, every term of terms.csv that is over and was not released yet. Groups of fewer than 20 students are
-    left out; the others' figures have noise and are shown as bands of 10. README.txt beside them explains them.
-
-    A release is written once and never again, whatever changes in the records. So keep the files in aggregates/ and
-    hand out copies: a file that is gone would be made again, with other noise.
-    """
-    from rollbook.privacy.aggregates import FOLDER, release
-
-    if demo:
-        choose_warehouse()
-    settings = load(fetches=False)
-    root = settings.warehouse_path
-    today = datetime.now(UTC).astimezone(settings.zone).date()
-    released, too_close = release(root, day, today=today, mode=settings.file_mode)
-    log.note(root, "aggregates")
-    for each in released:
-        out.print(f"Wrote {safe(str(root / FOLDER / f'{each}.csv'))}")
-    for term in too_close:
-        err.print(
-            f"[yellow]Warning:[/] {safe(term)} was not released: it ends less than 30 days from a day that was"
-            " released already."
-        )
-    if not released:
-        out.print(
-            "Nothing new was released: no other term of terms.csv is over and has a landed day. --day releases a day"
-            " without a term."
-        )
 
 
 @codes.command()

@@ -297,9 +297,9 @@ def build(engine: EngineOption = None) -> None:
 
     The first column of each row is the institution. An institution whose last night was held or failed is included with
     its last published data; see the table `institutions`. If institutions make pseudonymous files, also builds
-    fleet-pseudonymous.duckdb from these. The engine computes the figures by institution. Readers keep the last file
-    until the new one is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
-    and why.
+    fleet-pseudonymous.duckdb from these. With an engine, each institution's part is made by a task. Readers keep the
+    last file until the new one is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and
+    says which and why.
     """
     if not _build(fleet_registry(), engine):
         raise typer.Exit(RollbookError.exit_code)
@@ -424,29 +424,29 @@ def rebuild(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish even what would be held.")] = False,
 ) -> None:
-    """Recompute the history of every institution from its snapshots, and publish it.
+    """Rebuild every institution from what was landed, as `rollbook rebuild` does for one.
 
     For use after a declaration changed, or a disk was lost. Nothing is fetched. Each institution's file is checked and
     published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
+    With --engine, each institution is a task of Spark. With --verify, each history is computed again from the
+    snapshots, and compared.
     Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
     """
     from rollbook.fleet import build as building
-    from rollbook.sync.whole import always, within_hold
 
     asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:
         _show(*building.verify(*asked))
         return
-    failed: list[RollbookError] = []
-    for name, error in building.rebuild(*asked, always if yes else within_hold):
-        if error is None:
-            out.print(f"[bold green]Rebuilt[/] {safe(name)}")
+    failed = []
+    for name, done in building.rebuild(*asked, yes=yes):
+        if done.error:
+            failed.append(done.exit_code)
+            err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(done.error)}")
         else:
-            failed.append(error)
-            err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(error.message)}")
+            out.print(f"[bold green]Rebuilt[/] {safe(name)}")
     if failed:
-        held = all(isinstance(error, HeldError) for error in failed)
-        raise typer.Exit(HeldError.exit_code if held else RollbookError.exit_code)
+        raise typer.Exit(HeldError.exit_code if {*failed} == {HeldError.exit_code} else RollbookError.exit_code)
     out.print("Run `rollbook fleet build` to update fleet.duckdb.")
 
 

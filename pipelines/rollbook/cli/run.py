@@ -526,7 +526,10 @@ def mirror_sync(
 def mirror_verify(
     restored: Annotated[
         bool,
-        typer.Option("--restore", help="Restore it beside, rebuild it, and compare all rows with what readers have."),
+        typer.Option(
+            "--restore",
+            help="Restore the copy to a temporary folder, rebuild it, and compare every row with the published file.",
+        ),
     ] = False,
 ) -> None:
     """Read the whole copy back and compare every checksum.

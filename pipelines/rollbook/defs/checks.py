@@ -87,7 +87,7 @@ def look(rollbook: WholeRollbook, days: Iterable[date], broken: Mapping[str, Seq
 def results(context: dg.AssetExecutionContext, of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass.
 
-    That of a day names the materialization that it is about, without which the UI shows it as missing. Dagster's own
+    Links the result to its materialization; otherwise the UI shows the check as missing. Dagster's own
     `AssetCheckResult` does so, too, but has no day. The name imported for it is private; 1.13.0 has it, and 1.13.27.
     """
     for check, day in dict.fromkeys(chain.from_iterable(of.values())):

@@ -57,7 +57,7 @@ def work(
     ended: Ended
     if is_sync:
         night.mark_as_sync(context)
-        # A run that repeats another one finishes it, and asks nobody again who is done.
+        # A run that repeats another one skips institutions that are already synced.
         fresh = options.fresh or (tags.get(SYNC_TAG) == NIGHTLY and ROOT_TAG not in tags)
         ended = Fleet(registry, names, sends_alerts=False).sync(days[0], fresh=fresh)
     else:
@@ -73,7 +73,7 @@ def work(
 def _sync_alone(
     context: dg.AssetExecutionContext, options: night.Options, name: str, days: Sequence[date]
 ) -> night.Events:
-    """Sync one institution here, and record its outcome. It does not make the day of all."""
+    """Sync one institution here, and record its outcome. It does not materialize the district's partition."""
     _keep_key_of(name)
     book = compose(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
     failure: RollbookError | None = None

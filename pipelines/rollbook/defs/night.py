@@ -81,8 +81,8 @@ def stages(
 ) -> Events:
     """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
 
-    Raises RollbookError; what was yielded before is true all the same. The history, and the snapshots of a backfill,
-    are made once they are published.
+    Raises RollbookError; events that were yielded before the error stay valid. The history, and the snapshots of a
+    backfill, are made once they are published.
     """
     started = time.monotonic()
     with rollbook.writer():

@@ -41,9 +41,9 @@ def sources() -> dict[str, SourceSettings]:
 
 
 def days(of: Mapping[str, SourceSettings]) -> dg.DailyPartitionsDefinition:
-    """Return the days up to today, in the zone where a day begins first; a sync is labelled with its first moment's.
+    """Return the days up to today in the easternmost zone. A sync's date is the date on which it starts.
 
-    They begin with the first landed day, and today while raw/ is damaged.
+    The first partition is the first landed day, or today if raw/ cannot be read.
     """
     zones = {source.timezone for source in of.values()} or {"UTC"}
     first = min((_first_day(name, source) for name, source in of.items()), default=datetime.now(UTC).date())

@@ -3,6 +3,7 @@
 nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`; how all
                stand, for a monitoring system and as a page (`page.html`)
 warm.py        imported once, before the processes are forked
-build.py       builds `fleet.duckdb`, one file with all institutions; recomputes the histories from the lakes
-engine/        the engines that compute over all institutions: DuckDB, Sail or Spark
+build.py       builds `fleet.duckdb`, one file with all institutions; rebuilds and compares their histories
+tasks.py       what is done for one institution by itself, here or on another machine
+spark.py       runs that as tasks of Spark or Sail
 """

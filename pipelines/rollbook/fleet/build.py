@@ -1,9 +1,9 @@
-"""Builds `fleet.duckdb` from the institutions' published files: their tables side by side, the views, the rollups. Also
-recomputes the institutions' histories from their lakes, to publish or compare them.
+"""Builds `fleet.duckdb` from the institutions' published files: their tables and views side by side, and the rollups.
+Also computes the institutions' histories again, to publish or compare them.
 
 If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from these in the same way. Each is built
 as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
-are declared in `views.fleet` and `views.pseudonymous`. An engine computes the rollups from the same Parquet files.
+are declared in `views.fleet` and `views.pseudonymous`. With an engine, each institution's part is made by a task.
 
 Each institution's file is attached while its rows are copied, which keeps that version even if the institution
 publishes meanwhile. One that cannot be read leaves no row, and is named.
@@ -12,11 +12,9 @@ publishes meanwhile. One that cannot be read leaves no row, and is named.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -25,44 +23,40 @@ from typing import Any
 from uuid import uuid4
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
-from rollbook.compose import compose
 from rollbook.errors import BusyError, DamagedError, NothingLandedError, RollbookError
-from rollbook.flatten.rows import schema
-from rollbook.fleet import engine as engines
+from rollbook.fleet import tasks
 from rollbook.fleet.nights import Fleet, load_overview
 from rollbook.institutions import Registry
 from rollbook.landing.formats import FORMAT
 from rollbook.settings import DUCKDB, load
 from rollbook.source.fetch import utc_now
 from rollbook.store.clean import clean
-from rollbook.store.database import (
-    connect,
-    count,
-    file_literal,
-    literal,
-    machine_errors,
-    names,
-    transaction,
-    translate_errors,
-)
+from rollbook.store.database import connect, count, literal, machine_errors, names, transaction, translate_errors
 from rollbook.store.fleet import FleetFile
-from rollbook.store.history import engine as statements
-from rollbook.store.lake import DAYS, OBSERVED, DayRecord, Lake
 from rollbook.store.published import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, target
-from rollbook.store.schema import CHANGES, SNAPSHOT_DATE, SPAN, VALID
-from rollbook.store.statements import INSTITUTION, MANY
-from rollbook.sync.whole import Confirm, WholeRollbook, within_hold
-from rollbook.tables import TABLES, Column, Relation, Table
+from rollbook.store.schema import CHANGES
+from rollbook.store.statements import INSTITUTION
+from rollbook.tables import Relation
 from rollbook.util import files
-from rollbook.views import catalog
 from rollbook.views import fleet as views
 from rollbook.views import pseudonymous as contents
-from rollbook.views.fleet import INSTITUTIONS, WHICH
+from rollbook.views.fleet import INSTITUTIONS
 
 DAMAGED = "its file is damaged, or open for writing in another program: its next sync makes it again"
 MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many rows of a table an institution's published file lacks, and how many it has too many."""
+
+    institution: str
+    table: str
+    lacking: int
+    surplus: int
 
 
 @dataclass(frozen=True)
@@ -111,50 +105,42 @@ def build(
             coded.sweep()
 
 
-def relations(file: FleetFile) -> tuple[Relation, ...]:
-    """The tables that a file takes from each institution."""
-    return (contents.RELEASE, *views.shared()) if file.is_pseudonymous else views.shared()
+def relations(*, pseudonymous: bool) -> tuple[Relation, ...]:
+    """The tables, and the views, that a file takes from each institution."""
+    return (*((contents.RELEASE,) if pseudonymous else ()), *views.shared(), *views.seen())
 
 
 def gather(
-    con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str]
+    con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str], engine: str
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Fill the tables of the open next file, in the order of the names; returns whose rows were copied, and what its
-    file says of itself (times are UTC), and why others were left out. Who never published is in neither. Raises
-    MachineError.
+    file says of itself (times are UTC), and why others were left out. Institutions without a published file are in
+    neither result. Raises
+    MachineError and EngineError.
     """
     given: dict[str, dict[str, Any]] = {}
     left_out: dict[str, str] = {}
     link, folder = (PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if file.is_pseudonymous else (PUBLISHED, FOLDER)
+    sources: dict[str, Path | None] = {}
     for name in sorted(institutions):
         own = file.root / name
-        if not os.path.lexists(own / link):
-            if file.is_pseudonymous and (own / PUBLISHED).exists():
-                left_out[name] = MAKES_NONE
-            continue
+        if os.path.lexists(own / link):
+            sources[name] = target(own / link, own / folder)
+        elif file.is_pseudonymous and (own / PUBLISHED).exists():
+            left_out[name] = MAKES_NONE
+    parts = {} if engine == DUCKDB else _parts(file, sources, engine)
+    for name, path in sources.items():
         try:
-            given[name] = _copy(con, file, name, target(own / link, own / folder))
+            if path is None or (engine != DUCKDB and name not in parts):
+                raise FileNotFoundError(name)
+            about = parts[name] if name in parts else _about(con, file.scratch, path)
+            with _attached(con, file.scratch, file.part(name) if name in parts else path), transaction(con):
+                for relation in relations(pseudonymous=file.is_pseudonymous):
+                    con.execute(_rows(name, relation, pseudonymous=file.is_pseudonymous, is_part=name in parts))
+            given[name] = about
         except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
             left_out[name] = DAMAGED
     return given, left_out
-
-
-def export(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], into: Path) -> None:
-    """Write the tables of the open file as Parquet for an engine, one folder each."""
-    for relation in relations:
-        full = f"{relation.schema}.{relation.name}"
-        part = files.folder(into / full) / "part-0.parquet"
-        con.execute(f"COPY (FROM {full}) TO {literal(part)} (FORMAT parquet)")
-
-
-def compute_rollups(engine: engines.Engine, tables: Path, into: Path) -> None:
-    """Compute every rollup from a folder for each table, into one folder each. Raises EngineError."""
-    for relation in views.tables():
-        name = f"{relation.schema}.{relation.name}"
-        engine.read(name, tables / name, relation.columns)
-    for rollup in views.rollups():  # a later one reads an earlier one
-        engine.write(rollup.query, into / rollup.name)
-        engine.read(f"main.{rollup.name}", into / rollup.name, views.columns(rollup))
 
 
 def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: datetime) -> Built:
@@ -163,7 +149,7 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
     with connect(file.next, scratch=file.scratch) as con:
         with transaction(con):
             views.create_tables(con, (contents.RELEASE,) if file.is_pseudonymous else ())
-        given, left_out = gather(con, file, registry.institutions)
+        given, left_out = gather(con, file, registry.institutions, engine)
         if not given:
             raise NothingLandedError(
                 "No institution has published anything that could be combined: run `rollbook fleet sync` first"
@@ -175,21 +161,13 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
         con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
         con.unregister("fresh")
         students = count(con, "SELECT COUNT(*) FROM main.students")
-        export(con, views.shared(), file.sources)
-    with engines.of(engine, file.scratch) as computing:
-        compute_rollups(computing, file.sources, file.rollups)
-    with connect(file.next, scratch=file.scratch) as con:
         with transaction(con):
             con.execute("INSERT INTO spans.version VALUES ($1, $2, $3)", [version, at, FORMAT])
-            for rollup in views.rollups():
-                columns = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in views.columns(rollup))
-                source = file_literal(file.rollups / rollup.name, "/*.parquet")
-                views.create_rollup(
-                    con, rollup, f"SELECT {columns} FROM read_parquet({source}, hive_partitioning = false) ORDER BY ALL"
-                )
-            views.create_views(con, version)
+            views.create_rollups(con)
+            views.create_macros(con, version)
             if file.is_pseudonymous:
-                contents.comment(con, (*relations(file), INSTITUTIONS), catalog.views(MANY))
+                tables = (contents.RELEASE, *views.shared(), INSTITUTIONS)
+                contents.comment(con, tables, views.views())
         con.execute("CHECKPOINT")
     if file.is_pseudonymous:
         clean(file.next, file.scratch)
@@ -220,32 +198,90 @@ def _described(
     return rows
 
 
-def _copy(con: duckdb.DuckDBPyConnection, file: FleetFile, name: str, path: Path | None) -> dict[str, Any]:
-    """Copy the rows of one institution, all or none."""
-    if path is None:
-        raise FileNotFoundError(name)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    with translate_errors(path, file.scratch):
+def _parts(file: FleetFile, sources: Mapping[str, Path | None], engine: str) -> dict[str, dict[str, Any]]:
+    """Make the parts of the institutions as tasks; returns what the file of each says of itself. Whose file cannot be
+    read is not in it.
+    """
+    files.folder(file.part("x").parent)
+    asked = {
+        name: msgspec.json.encode(
+            {
+                "name": name,
+                "path": str(path),
+                "part": str(file.part(name)),
+                "scratch": str(file.scratch / name),
+                "pseudonymous": file.is_pseudonymous,
+            }
+        ).decode()
+        for name, path in sources.items()
+        if path is not None
+    }
+    done = tasks.run(engine, make_part, asked) if asked else ()
+    about = {name: msgspec.json.decode(text, type=_About | None) for name, text in done}
+    return {name: msgspec.structs.asdict(found) for name, found in about.items() if found is not None}
+
+
+class _About(msgspec.Struct):
+    """What a published file says of itself, and the mode of the file."""
+
+    version: str
+    published_at: datetime
+    newest_day: date | None
+    school_id: int
+    school_name: str | None
+    mode: int
+
+
+def make_part(text: str) -> str:
+    """Copy an institution's tables and views into a file of their own: the task of an engine. Returns what its file
+    says of itself, as JSON; null if it cannot be read.
+    """
+    asked = msgspec.json.decode(text)
+    path, scratch = Path(asked["path"]), files.folder(Path(asked["scratch"]))
+    try:
+        with connect(Path(asked["part"]), scratch=scratch) as con:
+            views.create_tables(con, (contents.RELEASE,) if asked["pseudonymous"] else ())
+            about = _about(con, scratch, path)
+            with _attached(con, scratch, path), transaction(con):
+                for relation in relations(pseudonymous=asked["pseudonymous"]):
+                    con.execute(_rows(asked["name"], relation, pseudonymous=asked["pseudonymous"], is_part=False))
+    except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
+        return "null"
+    return msgspec.json.encode(about).decode()
+
+
+@contextmanager
+def _attached(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> Iterator[None]:
+    """Attach a file as `given`."""
+    with translate_errors(path, scratch):
         con.execute(f"ATTACH {literal(path)} AS given (READ_ONLY)")
         try:
-            about = con.execute("""
-                SELECT
-                    v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
-                FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
-            """).fetchone()
-            with transaction(con):
-                for relation in relations(file):
-                    con.execute(_rows(file, name, relation))
+            yield
         finally:
             con.execute("DETACH given")
+
+
+def _about(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> dict[str, Any]:
+    """What a published file says of itself."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    with _attached(con, scratch, path):
+        about = con.execute("""
+            SELECT
+                v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
+            FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
+        """).fetchone()
     keys = ("version", "published_at", "newest_day", "school_id", "school_name")
     return {**dict(zip(keys, about or (), strict=True)), "mode": mode}
 
 
-def _rows(file: FleetFile, name: str, relation: Relation) -> str:
-    """Copy a table. Columns declared personal now stay NULL without names, even if the pseudonymous file has them."""
+def _rows(name: str, relation: Relation, *, pseudonymous: bool, is_part: bool) -> str:
+    """Copy a table or view. Columns declared personal now stay NULL without names, even if the pseudonymous file has
+    them.
+    """
     full, columns, only = f"{relation.schema}.{relation.name}", relation.columns, "TRUE"
-    if file.is_pseudonymous:
+    if is_part:
+        return f"INSERT INTO {full} BY NAME SELECT * FROM given.{full}"
+    if pseudonymous:
         columns = contents.shown(relation)
         only = "FALSE" if contents.is_empty(relation) else contents.told_changes() if relation == CHANGES else "TRUE"
     shown = f"{literal(name)} AS {INSTITUTION}, {names(columns)}"
@@ -253,245 +289,66 @@ def _rows(file: FleetFile, name: str, relation: Relation) -> str:
 
 
 # -- the histories -----------------------------------------------------------------------------------------------------
-#
-# `rollbook fleet rebuild`, for use after a declaration changed, or a disk was lost. The statements of `store.history`
-# run over all institutions at once: the runs of days, the versions by their definition (G7), the current rows, the
-# changes. Each institution's result then goes through its own lock, checks and publish, so that none can harm another;
-# an interrupted run leaves each file either old or new.
-
-RETYPED = "some of its snapshots have a column of another type: run `rollbook rebuild` for it"
-OTHER_DAYS = "its published file is of other days than its lake: its next sync brings it up to date"
-
-_SEEN = (
-    Column("set_name", "VARCHAR", "The set."),
-    Column("id", "BIGINT", "The record."),
-    Column("state", "VARCHAR", "What was observed of it."),
-    Column("table_name", "VARCHAR", "The table whose values it does not state."),
-)
-_LANDED = (Column("set_name", "VARCHAR", "The set."), Column("proven", "BOOLEAN", "Whether it was proven complete."))
-# The text of a value of these types differs between engines: 1e16 and 1.0E16.
-_TYPED = ("DOUBLE", "TIMESTAMP")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How many rows of a table an institution's published file lacks, and how many it has too many."""
-
-    institution: str
-    table: str
-    lacking: int
-    surplus: int
-
-
-class Histories:
-    """The histories of the institutions' lakes, and why some were left out.
-
-    The lakes are hard-linked into Hive-partitioned folders, so that they do not change when institutions sync meanwhile
-    and replace the files of a day: `lakes/<table>/institution=<name>/snapshot_date=<day>/part-0.parquet`. The results
-    are in `histories/`. `days` has each lake's days, with their checksums.
-    """
-
-    def __init__(self, engine: engines.Engine, folder: Path) -> None:
-        self.engine = engine
-        self.lakes = folder / "lakes"
-        self.into = folder / f"histories-{engine.name[:2]}"
-        self.days: dict[str, dict[date, str]] = {}
-        self.left_out: dict[str, str] = {}
-
-    def link(self, name: str) -> None:
-        """Link the lake of an institution, or note why it is left out. One that never synced has none."""
-        try:
-            book = compose(load(institution=name, fetches=False))
-            records = book.lake.days()
-            if book.landings.expired_days():
-                self.left_out[name] = (
-                    "the history of some of its days is in its published file alone, since their snapshots have expired"
-                )
-            elif not records and book.warehouse.published.exists():
-                self.left_out[name] = "its lake holds no day, though it has published"
-            elif _are_retyped(book, records):
-                self.left_out[name] = RETYPED
-            elif records:
-                self.link_days(book.lake, name, records)
-        except RollbookError as error:
-            self.left_out[name] = error.message
-
-    def link_days(self, lake: Lake, name: str, records: Mapping[date, DayRecord]) -> None:
-        """Link the files of these days, or note that the lake has changed meanwhile."""
-        with suppress(FileNotFoundError):  # the day is being recomposed
-            for day, record in records.items():
-                for table in record.sizes:
-                    file = lake.own(table, day)
-                    folder = files.folder(self.lakes / table / f"{INSTITUTION}={name}" / file.parent.name)
-                    try:
-                        os.link(file, folder / file.name)
-                    except OSError:  # the file system has no hard links
-                        shutil.copyfile(file, folder / file.name)
-            if lake.days() == records:
-                self.days[name] = {day: record.digest for day, record in records.items()}
-                return
-        self.left_out[name] = "its lake changed meanwhile: run `rollbook fleet rebuild` again when its sync is done"
-
-    def compute(self) -> None:
-        """Compute the history, current rows and changes of every table. Raises EngineError."""
-        lakes = {**{table.name: table.columns for table in TABLES.values()}, OBSERVED: _SEEN, DAYS: _LANDED}
-        for name, columns in lakes.items():
-            self.engine.read(f"lake.{name}", self.lakes / name, columns, (WHICH, SNAPSHOT_DATE))
-        days = f"SELECT DISTINCT {INSTITUTION}, snapshot_date FROM lake.{DAYS}"
-        self._keep("spans.days", days, (SNAPSHOT_DATE,))
-        proven = f"SELECT {INSTITUTION}, snapshot_date AS day, set_name FROM lake.{DAYS} WHERE proven"
-        self._keep("spans.proven", proven, (Column("day", "DATE", "The day."), _SEEN[0]))
-        for table in TABLES.values():
-            self._compute(table)
-        changes = " UNION ALL ".join(f"SELECT * FROM main.changes_{name}" for name in TABLES)
-        self.engine.define("main.changes", changes)
-
-    def computed(self, institution: str) -> statements.Computed:
-        """The result for one institution."""
-        found = (folder / f"{INSTITUTION}={institution}" for folder in self.into.iterdir())
-        return statements.Computed({f.parent.name: f for f in found if f.is_dir()}, self.days[institution])
-
-    def compare(self, given: Path, institutions: Sequence[str]) -> list[Difference]:
-        """Compare the result with what these institutions have published, as multisets of rows, both ways.
-
-        `given` has a folder for each table. Raises EngineError.
-        """
-        found = []
-        for relation, columns in _compared():
-            published = f"given.{relation.replace('.', '_')}"
-            self.engine.read(published, given / relation, (WHICH, *columns))
-            mine, theirs = (
-                f"SELECT {INSTITUTION}, {', '.join(_value(c.name) for c in columns)} FROM {of}"
-                for of in (relation, published)
-            )
-            lacking, surplus = self._count_except(mine, theirs), self._count_except(theirs, mine)
-            found += [
-                Difference(institution, relation.removeprefix("main."), lacking[institution], surplus[institution])
-                for institution in institutions
-                if lacking[institution] or surplus[institution]
-            ]
-        return found
-
-    def _compute(self, table: Table) -> None:
-        name, rows, seen = table.name, f"SELECT * FROM lake.{table.name}", f"SELECT * FROM lake.{OBSERVED}"
-        observations = statements.observations(table, rows, seen, MANY)
-        runs = statements.runs_from_lake(table, observations, MANY, self.engine.hashed)
-        self._keep(f"spans.{name}", runs, (*table.versioned, *SPAN))
-        self._keep(f"history.{name}", statements.definition(table, MANY), (*table.versioned, *VALID))
-        listed = f"(SELECT * FROM history.{name} WHERE valid_to IS NULL)"
-        self.engine.define("last_stated", statements.last_stated(table, listed, MANY))
-        if table.untracked:
-            self.engine.define("untracked_values", statements.untracked_values(table, rows, MANY))
-        self._keep(f"main.{name}", statements.current(table, MANY), table.columns)
-        self._keep(f"main.changes_{name}", statements.changes(table, MANY), CHANGES.columns)
-
-    def _count_except(self, left: str, right: str) -> Counter[str]:
-        """The number of rows of `left` that are not in `right`, by institution."""
-        query = f"SELECT {INSTITUTION}, COUNT(*) FROM ({left} EXCEPT ALL {right}) AS other GROUP BY {INSTITUTION}"
-        return Counter({str(name): int(str(count)) for name, count in self.engine.rows(query)})
-
-    def _keep(self, name: str, query: str, columns: Sequence[Column]) -> None:
-        """Write a query's rows, and define a relation of this name over them."""
-        title = name.removeprefix("main.")
-        self.engine.write(query, self.into / title, [INSTITUTION])
-        self.engine.read(name, self.into / title, columns, [WHICH])
-
-
-def _are_retyped(book: WholeRollbook, records: Mapping[date, DayRecord]) -> bool:
-    """Whether a file has a column of another type than declared: Spark cannot cast it while reading."""
-    for table in TABLES.values():
-        declared = {field.name: field.type for field in schema(table)}
-        for found in book.lake.schemas(table, [r for r in records.values() if table.name in r.sizes]):
-            if any(declared.get(field.name, field.type) != field.type for field in found):
-                return True
-    return False
-
-
-def _compared() -> Iterator[tuple[str, tuple[Column, ...]]]:
-    """The tables to compare, and their columns."""
-    for table in TABLES.values():
-        yield f"spans.{table.name}", (*table.versioned, *SPAN)
-        yield f"history.{table.name}", (*table.versioned, *VALID)
-        yield f"main.{table.name}", table.columns
-    yield f"main.{CHANGES.name}", CHANGES.columns
-
-
-def _value(name: str) -> str:
-    """A column as SQL. The values in `changes` are text, and are normalised by their column's type."""
-    if name not in ("old_value", "new_value"):
-        return name
-    cases = ""
-    for kind in _TYPED:
-        of = [(table.name, c.name) for table in TABLES.values() for c in table.tracked if c.type == kind]
-        if of:
-            is_of = " OR ".join(f"(table_name = '{table}' AND column_name = '{column}')" for table, column in of)
-            cases += f" WHEN {is_of} THEN CAST(CAST({name} AS {kind}) AS VARCHAR)"
-    return f"CASE{cases} ELSE {name} END AS {name}"
 
 
 def verify(
     fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
-    """Compute the histories, and compare them with what each institution has published; nothing is changed.
+    """Compute the histories again, and compare them with what each institution has published; nothing is changed.
     Returns which institutions were compared, their differences, and why others were not compared.
 
-    `fleet` is the fleet's folder, `engine` a name as in `engines.of`, `only` some institutions' names. Raises
+    `fleet` is the fleet's folder, `engine` a name as in `tasks.run`, `only` some institutions' names. Raises
     SettingError for an unknown one, NothingLandedError when there is nothing to compare, BusyError while a build runs,
     and EngineError.
     """
-    file = FleetFile(fleet)
-    with _computed(file, registry, engine, only) as found:
-        with connect(file.next, scratch=file.scratch) as con:
-            views.create_tables(con)
-            given, missed = gather(con, file, found.days)
-            export(con, views.shared(), file.sources)
-            published = con.execute("SELECT institution, snapshot_date, digest FROM spans.days").fetchall()
-        left_out = dict(found.left_out)
-        for name, days in found.days.items():
-            if name not in given:
-                left_out[name] = missed.get(name, "it has published nothing that could be compared")
-            elif {day: digest for of, day, digest in published if of == name} != days:
-                left_out[name] = OTHER_DAYS
-        compared = tuple(name for name in found.days if name not in left_out)
-        return compared, found.compare(file.sources, compared), left_out
+    compared, found, left_out = [], list[Difference](), dict[str, str]()
+    for name, text in _tasks(fleet, registry, engine, only, tasks.recompute, left_out):
+        done = msgspec.json.decode(text, type=tasks.Recomputed)
+        if done.left_out:
+            left_out[name] = done.left_out
+        elif not done.is_empty:
+            compared.append(name)
+            found += [Difference(name, table, *rows) for table, rows in done.differences.items()]
+    if not compared:
+        reasons = "".join(f"; {name}: {why}" for name, why in left_out.items())
+        raise NothingLandedError(f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first")
+    return tuple(compared), found, left_out
 
 
 def rebuild(
-    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...], confirm: Confirm = within_hold
-) -> Iterator[tuple[str, RollbookError | None]]:
-    """Compute the histories, and publish each institution's. Yields the name of each as it ends, and the error that
-    prevented its rebuild, or None.
+    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...], *, yes: bool = False
+) -> Iterator[tuple[str, tasks.Rebuilt]]:
+    """Rebuild each institution from what was landed, and publish it. Yields the name of each as it ends, and the error
+    that prevented its rebuild, if any. With `yes`, also what would be held is published.
 
-    Raises the errors of `verify`; then no institution has changed.
+    Raises the errors of `verify`.
     """
-    with _computed(FleetFile(fleet), registry, engine, only) as found:
-        for name, why in found.left_out.items():
-            yield name, RollbookError(f"It was left out: {why}")
-        for name in found.days:
-            try:
-                compose(load(institution=name, fetches=False)).adopt(found.computed(name), confirm)
-            except RollbookError as error:
-                yield name, error
-            else:
-                yield name, None
+    left_out = dict[str, str]()
+    for name, text in _tasks(fleet, registry, engine, only, tasks.rebuild, left_out, yes=yes):
+        yield name, msgspec.json.decode(text, type=tasks.Rebuilt)
+    for name, why in left_out.items():
+        yield name, tasks.Rebuilt(f"It was left out: {why}", RollbookError.exit_code)
 
 
-@contextmanager
-def _computed(file: FleetFile, registry: Registry, engine: str, only: tuple[str, ...]) -> Iterator[Histories]:
-    institutions = {name: registry[name] for name in only or registry.institutions}
+def _tasks(
+    fleet: Path,
+    registry: Registry,
+    engine: str,
+    only: tuple[str, ...],
+    work: tasks.Work,
+    left_out: dict[str, str],
+    **more: object,
+) -> Iterator[tuple[str, str]]:
+    """Do `work` for the institutions, and note those whose settings are wrong in `left_out`."""
+    file, asked = FleetFile(fleet), dict[str, str]()
+    for name in [registry[name].name for name in only] or registry.institutions:
+        try:
+            asked[name] = tasks.given(load(institution=name, fetches=False), **more)
+        except RollbookError as error:
+            left_out[name] = error.message
     with machine_errors(file.root), file.building():
         file.sweep()
         try:
-            with engines.of(engine, file.scratch) as computing:
-                found = Histories(computing, file.work)
-                for name in institutions:
-                    found.link(name)
-                if not found.days:
-                    reasons = "".join(f"; {name}: {why}" for name, why in found.left_out.items())
-                    raise NothingLandedError(
-                        f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first"
-                    )
-                found.compute()
-                yield found
+            yield from tasks.run(engine, work, asked) if asked else ()
         finally:
             file.sweep()

@@ -341,7 +341,7 @@ class Fleet:
                         left = Counter(hosts[name] for name in waiting)
                         name = min(waiting, key=lambda n: (busy[hosts[n]], -left[hosts[n]]))
                         waiting.remove(name)
-                        own = self.registry[name]  # it reads secrets in files itself
+                        own = self.registry[name]  # the worker reads secrets that are in files
                         names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
                         secrets = {n: environment[n] for n in names if n in environment and job is not backfill}
                         answers, answering = context.Pipe(duplex=False)

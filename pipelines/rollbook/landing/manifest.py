@@ -173,16 +173,19 @@ class Drift:
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Who approved a held landing (the account that logged in), when (UTC) and why; why, since when and with which
-    counts it was held. Only its `parts` were approved, such as `students:removed`; none: all of it.
-    """
+    """The approval of a held landing, or of parts of it (G3). Times are UTC."""
 
+    # The account that logged in, or the one that asked in the UI.
     by: str
     approved_at: datetime
+    # The person's own words.
     reason: str
+    # The approved parts, such as `students:removed`; empty for the whole landing.
     parts: tuple[str, ...]
+    # Why the landing was held.
     held: str
     held_at: datetime
+    # The changes that were shown.
     counts: tuple[TableCounts, ...]
 
     def applied_to(self, manifest: Manifest) -> Manifest:

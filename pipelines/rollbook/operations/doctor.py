@@ -25,7 +25,7 @@ from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import ROOT, misspelt
 from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import institution, page_of
-from rollbook.source.fetch import apart, why_refused
+from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
 from rollbook.store.database import machine_errors
 from rollbook.sync.policy import check_reject_rate
 from rollbook.sync.whole import WholeRollbook
@@ -73,7 +73,7 @@ def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
     for says in misspelt():
         yield Finding("settings", Level.FAILED, says)
     names = ", ".join(settings.notify_names)
-    says = f"go to {names}; none was sent anything now" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
+    says = f"alerts go to {names} (nothing was sent now)" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
     yield Finding("alerts", Level.OK, says)
     env = ROOT / ".env"
     if _is_open(env):
@@ -181,7 +181,7 @@ def _check_clock(theirs: datetime, now: datetime, rollbook: WholeRollbook) -> Fi
         if abs(theirs - ours) <= MAX_SKEW:
             return Finding("clock", Level.OK, f"agrees with the service's, taken as {name}")
     says = f"the service's says {theirs:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"
-    if apart(here.date(), theirs.date()):
+    if dates_differ_beyond_time_zones(here.date(), theirs.date()):
         advice = "set this machine's clock (timedatectl), or tell the service"
         return Finding("clock", Level.FAILED, f"{says}, and a sync would fetch nothing: {advice}")
     guess = "either the service is in another zone, or one of the clocks is wrong (see timedatectl)"

@@ -4,6 +4,5 @@ access.py        the access log: who read pupils' records, when, and of how many
 subject.py       a subject access request: all that is held about one student
 erasure.py       removes one student from everything, with a journal that names nobody
 pseudonymous.py  rollbook-pseudonymous.duckdb: the published file without names, and the random code of each student
-aggregates.py    figures that may leave the building; `aggregates.txt` explains them to who gets them
 processing.py    the record of processing, from the declarations and the settings; `processing.md` is its template
 """

@@ -293,7 +293,7 @@ class Pseudonymous(Listener):
             with transaction(con):
                 catalog.create_views(con)
                 ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
-                catalog.create_macros(con, version)
+                catalog.create_macros(con, catalog.macros(version))
                 release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
                 catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
                 contents.comment(con, schema.declared(), catalog.views())

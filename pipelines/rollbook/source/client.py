@@ -187,7 +187,7 @@ class Client:
                     if response.status_code == httpx.codes.OK:
                         try:
                             return Answer(content, read(content), received_at)
-                        except (msgspec.DecodeError, RecursionError) as error:  # as a context it would hold a piece
+                        except (msgspec.DecodeError, RecursionError) as error:  # a chained error would quote the body
                             at = "".join(_POSITION.findall(str(error))[:1])
                     raise self._error_of_reply(label, response, content, at)
         except TransientError as last:

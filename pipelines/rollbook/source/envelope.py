@@ -117,8 +117,8 @@ class _Refusal(msgspec.Struct):
     error_code: Any = None
 
     @property
-    def is_one(self) -> bool:
-        """Whether the body says no."""
+    def is_error(self) -> bool:
+        """Whether this is an error body."""
         return self.success is False or self.error is True
 
 
@@ -174,7 +174,7 @@ def detail(content: bytes) -> None:
     _decode(bytes.decode, content)
     if is_too_deep(content):
         raise msgspec.DecodeError("nested too deeply")
-    if _decode(_refusal.decode, replace_lone_surrogates(content, REPLACEMENT)).is_one:
+    if _decode(_refusal.decode, replace_lone_surrogates(content, REPLACEMENT)).is_error:
         raise msgspec.ValidationError("success is not true")
 
 
@@ -187,7 +187,7 @@ def refused_status(content: bytes) -> int | None:
         body = _decode(_refusal.decode, readable(content))
     except msgspec.DecodeError:
         return None
-    if not body.is_one:
+    if not body.is_error:
         return None
     if body.error_code == "AUTH_REQUIRED":
         return 401

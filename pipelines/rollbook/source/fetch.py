@@ -54,8 +54,8 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def apart(here: date, there: date) -> bool:
-    """Whether two clocks' dates differ by more than time zones can explain."""
+def dates_differ_beyond_time_zones(here: date, there: date) -> bool:
+    """Whether the dates of two clocks differ by more than time zones can explain."""
     return abs(here - there) > ZONES_APART
 
 
@@ -203,7 +203,12 @@ class _Fetch:
         there = auth.timestamp.date()
         started = self.manifest.started_at
         was_set_back = newest is not None and started < newest.started_at and today < newest.snapshot_date <= there
-        self.is_dated = day in (today, there) and day <= today and not apart(day, there) and not was_set_back
+        self.is_dated = (
+            day in (today, there)
+            and day <= today
+            and not dates_differ_beyond_time_zones(day, there)
+            and not was_set_back
+        )
         self.manifest = replace(self.manifest, school_id=auth.school_id, school_name=auth.school_name)
         if refused := why_refused(self.settings, auth.school_id, bound_to):
             raise OtherInstitutionError(f"{refused}. Nothing was fetched.")

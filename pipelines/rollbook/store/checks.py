@@ -3,7 +3,7 @@
 Contradictions in the source are reported and published: see `operations.data_quality`.
 
 The rules that compare the file with the lake look at a sample of days and records, so that they cost the same in the
-third year as in the first week; of the tables in which a night changed nothing, one is looked at. The sample changes
+third year as in the first week; one of the unchanged tables is checked each night. The sample changes
 every night, but is deterministic for one night.
 """
 

@@ -1,5 +1,4 @@
-"""A program that copies a database file in a process that handles nothing else: the copy holds the file's rows, and no
-remains (G12).
+"""Copies a database file in a fresh process, so that its unused bytes contain no earlier memory contents (G12).
 
 DuckDB aligns what it writes and leaves the gaps as they are in memory: up to seven bytes each, of anything that the
 process handled before, such as a name. In the process that copies, DuckDB's allocator clears all memory. In every

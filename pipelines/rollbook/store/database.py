@@ -19,7 +19,7 @@ from rollbook.util.files import PRIVATE_FILE, folder, set_mode
 # Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"
 
-# Half of DuckDB's default: a table of fewer rows than one group is compressed on one core, when all else is done.
+# Half of DuckDB's default: smaller groups let two cores compress a small table.
 ROW_GROUP_SIZE = 61_440
 
 # Enough for a million students with spilling; small enough for a school's shared server.

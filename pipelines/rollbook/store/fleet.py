@@ -40,10 +40,13 @@ class FleetFile:
         self.build = fleet / FLEET_BUILD
         self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
         self.scratch = self.build / "spill"
-        # What an engine reads and writes: one folder per table.
-        self.work = self.build / ("work-pseudonymous" if pseudonymous else "work")
-        self.sources, self.rollups = self.work / "tables", self.work / "rollups"
+        # What the tasks of an engine write: a file for each institution.
+        self.work = self.build / ("parts-pseudonymous" if pseudonymous else "parts")
         self.versions = Versions(self.root, files.PRIVATE_FILE, files.PRIVATE_FOLDER, name=name, folder=folder)
+
+    def part(self, name: str) -> Path:
+        """The file of one institution's rows."""
+        return self.work / f"{name}.duckdb"
 
     @contextmanager
     def building(self, timeout: float = 0.0) -> Iterator[None]:

@@ -272,8 +272,8 @@ class Lake:
                 shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
 
     def check(self, record: DayRecord) -> None:
-        """Raise DamagedError if a file of a day is not as it was composed: a column's name with another byte would be
-        read as one that the file lacks.
+        """Raise DamagedError if a file of a day is not as it was composed: a corrupted column name would silently be
+        read as NULL.
         """
         for name, digest in record.digests.items():
             if files.digest(self._part(name, record.snapshot_date)) != digest:

@@ -53,7 +53,7 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
 
 def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:
     """The landings with a verdict, each with its outcome as in `ops.syncs` and the reason. Raises DamagedError."""
-    # What was landed and proven, whichever parts of it were approved since.
+    # Partial approvals are ignored: ops records the landing as it was received.
     landed, aside = _whole(raw.manifests()), raw.discarded()
     found = [(m, m.verdict.outcome, m.reason) for m in landed if m.verdict]
     return found + [(m, DISCARDED, d.reason) for m, (_, d) in zip(_whole(m for m, _ in aside), aside, strict=True)]

@@ -1,4 +1,4 @@
-"""The database files that readers open (G10): their versions, whether somebody changed them, copies without remains.
+"""Versions of the database files that readers open (G10), and detection of files that somebody else has changed.
 
 Each version is stored under its own name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
 that still has a file open gets the same file from DuckDB when it connects by the same path, so reusing a path would

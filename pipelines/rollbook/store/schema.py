@@ -94,7 +94,7 @@ SYNCS = Relation(
             "synced, held, failed, or discarded: taken back with `rollbook discard`.",
             personal=False,
         ),
-        Column("proven", "BOOLEAN", "Whether both sets were proven complete; if not, nothing was removed."),
+        Column("proven", "BOOLEAN", "Whether every set was proven complete; if not, nothing was removed."),
         Column("verdict", "VARCHAR", "synced, unproven, held, approved or failed.", personal=False),
         Column("reason", "VARCHAR", "Why it was held, failed, left unproven or discarded, in words.", personal=True),
         Column("walks", "BIGINT", "Walks it took, over both sets."),

@@ -95,7 +95,7 @@ class Erasures:
                 without.remove_from_file(con, gone.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
                 # A new version: the files beside it are made again. The macros answer for this version only.
-                catalog.create_macros(con, ops.stamp(con, self.clock()))
+                catalog.create_macros(con, catalog.macros(ops.stamp(con, self.clock())))
             clean(warehouse.next, warehouse.scratch)
             warehouse.replace(path)
             self.progress("published files", number, len(behind))
@@ -116,5 +116,5 @@ class Erasures:
         self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
 
     def altered(self) -> list[Path]:
-        """Copies of published files that somebody altered: they may hold anybody."""
+        """Copies of published files that somebody altered: they may contain erased students."""
         return [path for path in self.warehouse.altered.glob("*") if path.is_file()]

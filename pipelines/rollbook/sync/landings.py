@@ -26,7 +26,7 @@ from rollbook.util import files
 
 class Landings:
     """Queries over the manifests in `raw/`. They raise DamagedError for a manifest that cannot be read, except
-    `newest` and `school_id`: whatever is damaged, tonight is fetched.
+    `newest` and `school_id`: a damaged manifest does not prevent a fetch.
     """
 
     def __init__(self, raw: RawStore) -> None:

@@ -31,7 +31,7 @@ from rollbook.source.fetch import Draft, fetch, utc_now, why_refused
 from rollbook.source.pagination import Progress
 from rollbook.store import checks, ops
 from rollbook.store.database import machine_errors, reuse_instances, transaction
-from rollbook.store.history.engine import Computed, History
+from rollbook.store.history.engine import History
 from rollbook.store.lake import DayRecord, Lake, StagedLake
 from rollbook.store.warehouse import Warehouse
 from rollbook.sync import policy
@@ -252,7 +252,9 @@ class Rollbook(ABC):
 
     @abstractmethod
     def finish_erasure(self) -> None:
-        """Finish an erasure that is under way: the published files are clean, what else there is follows."""
+        """Finish an erasure that is under way: remove the student from the listeners' outputs. The published
+        files are clean already.
+        """
 
     @reported_stage
     def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
@@ -392,10 +394,9 @@ class Rollbook(ABC):
         lake: Lake | None = None,
         gone: Set[date] | None = None,
         full_refresh: bool = False,
-        computed: Computed | None = None,
     ) -> list[TableCounts]:
         """Bring a copy of `base` up to the lake (default: with the staged days), without the days `gone` (default: the
-        discarded ones). A full refresh uses histories that were `computed` elsewhere, if given.
+        discarded ones).
         """
         gone = self.landings.discarded_days() if gone is None else gone
         self._merged_since, self._unchanged = None, frozenset()
@@ -405,7 +406,7 @@ class Rollbook(ABC):
             forgotten = gone & history.merged_days().keys()
             counts = history.forget(forgotten)
             if full_refresh or (redeclared and not history.has_expired_days):
-                counts = history.rebuild(computed)
+                counts = history.rebuild()
             elif redeclared:
                 self.recovery.refuse_retracked(base)
                 # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.

@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from rollbook.errors import ArgumentError, BehindError, HeldError, NothingLandedError
+from rollbook.errors import ArgumentError, HeldError, NothingLandedError
 from rollbook.landing.manifest import PARTS, Approval, Hold, Manifest, TableCounts, Verdict
-from rollbook.store.history.engine import Computed
 from rollbook.store.lake import DayRecord, StagedLake
 from rollbook.sync.erasures import Erasures
 from rollbook.sync.listeners import ErasureUnderWay, Listener
@@ -225,23 +224,6 @@ class WholeRollbook(Rollbook):
             self._decide(undecided)
             return done
 
-    def adopt(self, computed: Computed, confirm: Confirm = within_hold) -> tuple[TableCounts, ...]:
-        """Publish histories that were computed elsewhere from this warehouse's lake (`rollbook fleet rebuild`).
-
-        Raises BehindError if the lake has changed since, ExpiredError or LostError if `raw/` lacks days, HeldError for
-        an unconfirmed loss, and the errors of a publish. Readers then keep the published file.
-        """
-        with self.writer(recover=False):
-            self.recovery.refuse_to_lose()
-            self.recovery.check_raw()
-            self.recovery.recover_lake()
-            if {day: record.digest for day, record in self.lake.days().items()} != computed.days:
-                raise BehindError("Its snapshots have changed since: run `rollbook fleet rebuild` again")
-            counts = self._merge(Base(None), lake=self.lake, full_refresh=True, computed=computed)
-            self.confirm_loss(confirm)
-            self.publish()
-            return tuple(counts)
-
     def change_day(
         self, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
     ) -> None:
@@ -310,7 +292,9 @@ class WholeRollbook(Rollbook):
         """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
         with self.writer(recover=False):
             merged = self.warehouse.merged_days(kept)
-            shown = [record for day, record in self.lake.days().items() if day in merged]  # of the lake, what is left
+            shown = [
+                record for day, record in self.lake.days().items() if day in merged
+            ]  # without days that have expired from the lake
             self.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, self.lake, shown))
             self.tell(lambda listener: listener.began(self.clock()))
             self.tell(lambda listener: listener.published(self.clock()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,7 @@ from rollbook.store import schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import OBSERVED
-from rollbook.store.statements import ONE, Scope, statements
+from rollbook.store.statements import statements
 from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
 from rollbook.views import editable, metrics
 
@@ -101,11 +101,6 @@ for _table in TABLES.values():
     check(_table)
 check_names()
 
-# Left out of a fleet's file: the sources of measures are one school's tables, and an id, or the landed day on or before
-# a day, differs between institutions.
-OF_ONE_SCHOOL = frozenset({"metrics", "as_of_day", "watch_daily_of"})
-WHICH = "Which institution, by its name in institutions.toml."
-
 # For people who open a file that was copied away from its warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
@@ -119,7 +114,6 @@ PARTS: dict[str, object] = {
     "percents": tuple((t, c) for t in TABLES.values() for c in t.tracked if c.percent),
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
-    "scope": ONE,
 }
 
 # A macro in the file that returns the digest of its views.
@@ -163,13 +157,9 @@ class Macro:
 
 
 @cache
-def view(name: str, scope: Scope = ONE) -> View:
+def view(name: str) -> View:
     """Read one view's file. Raises ValueError if its header does not name the view."""
-    found = parse(name, query(name, **PARTS | {"scope": scope}))
-    if not scope.column:
-        return found
-    columns, key = ((scope.column, WHICH), *found.columns), (scope.column, *found.key)
-    return replace(found, columns=columns, key=key)
+    return parse(name, query(name, **PARTS))
 
 
 def parse(name: str, text: str) -> View:
@@ -196,9 +186,9 @@ def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
     return tuple(m[1] for m in found), tuple(m[1] for m in found if m[2])
 
 
-def views(scope: Scope = ONE) -> tuple[View, ...]:
+def views() -> tuple[View, ...]:
     """Return all views, in the order in which they are created."""
-    return tuple(view(name, scope) for name in VIEWS if scope == ONE or name not in OF_ONE_SCHOOL)
+    return tuple(map(view, VIEWS))
 
 
 @cache
@@ -213,40 +203,49 @@ def types() -> dict[tuple[str, str], str]:
     return {(view, column): kind for view, column, kind in rows}
 
 
-def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
+def as_of(table: Table, version: str, *before: str) -> Macro:
+    """Return the macro for a table as of a day, with more columns `before` the table's own."""
+    shown = ", ".join((*before, names(table.versioned)))
+    about = (
+        f"The rows of {table.name} on the last landed day on or before a day, without untracked columns; none before"
+    )
+    return Macro(
+        f"{table.name}_as_of",
+        ("day",),
+        f"{about} the first landed day.",
+        sql("as_of", table=table, version=version, shown=shown),
+    )
+
+
+def changes_between(version: str) -> Macro:
+    """Return the macro for the changes between two days."""
+    return Macro(
+        "changes_between",
+        ("from_day", "to_day"),
+        "The rows of changes after from_day, up to and including to_day.",
+        sql("changes_between", version=version),
+    )
+
+
+def macros(version: str = "") -> tuple[Macro, ...]:
     """Return all macros, for one version of the file."""
-    parts = PARTS | {"scope": scope}
-    made = (
-        *(
-            Macro(
-                f"{t.name}_as_of",
-                ("day",),
-                f"The rows of {t.name} on the last landed day on or before a day, without untracked columns; none"
-                " before the first landed day (see as_of_day).",
-                sql("as_of", table=t, version=version, scope=scope),
-            )
-            for t in TABLES.values()
-        ),
+    return (
+        *(as_of(table, version) for table in TABLES.values()),
         Macro(
             "students_to_watch_as_of",
             ("day",),
             "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
             " before the first landed day.",
-            sql("students_to_watch_as_of", version=version, **parts),
+            sql("students_to_watch_as_of", version=version, **PARTS),
         ),
         Macro(
             "watch_daily_of",
             ("students",),
             "The rows of watch_daily for a list of student ids: faster than a filter. For a class:"
             " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
-            sql("watch_daily_of", version=version, **parts),
+            sql("watch_daily_of", version=version, **PARTS),
         ),
-        Macro(
-            "changes_between",
-            ("from_day", "to_day"),
-            "The rows of changes after from_day, up to and including to_day.",
-            sql("changes_between", version=version),
-        ),
+        changes_between(version),
         Macro(
             "as_of_day",
             ("day",),
@@ -255,7 +254,6 @@ def macros(version: str = "", scope: Scope = ONE) -> tuple[Macro, ...]:
             kind="MACRO",
         ),
     )
-    return tuple(m for m in made if scope == ONE or m.name not in OF_ONE_SCHOOL)
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
@@ -264,7 +262,7 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
-    create_macros(con, version)
+    create_macros(con, macros(version))
     if _views_made(con) != _views_digest():  # a night's file is a copy of the last one, usually with the same views
         _make_views(con)
 
@@ -322,16 +320,16 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
         create_view(con, "snapshots", relation.name, query, f"{relation.comment} {MOVED}", comments)
 
 
-def create_macros(con: duckdb.DuckDBPyConnection, version: str, scope: Scope = ONE) -> None:
-    """Create the macros."""
-    for macro in macros(version, scope):
+def create_macros(con: duckdb.DuckDBPyConnection, of: Iterable[Macro]) -> None:
+    """Create macros, with comments."""
+    for macro in of:
         con.execute(macro.sql)
         con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
 
 
-def create_views(con: duckdb.DuckDBPyConnection, scope: Scope = ONE) -> None:
+def create_views(con: duckdb.DuckDBPyConnection) -> None:
     """Create the analysts' views."""
-    for v in views(scope):
+    for v in views():
         create_view(con, "main", v.name, v.query, v.described, v.columns)
 
 

@@ -41,7 +41,7 @@ class Threshold:
 # happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
 # first assignments of a term (5). Of fifty assignments, a week and a half without work is a fall of some ten points:
 # falling_points is half of that, and falling_days not shorter, since in one week too few assignments are due to tell a
-# fall from a bad day. Scores move less than completion, so theirs is another one. A threshold missing from the file has
+# fall from a bad day. Scores vary less, so they have their own threshold. A threshold missing from the file has
 # its default, so that older files stay valid.
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),

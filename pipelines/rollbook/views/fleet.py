@@ -1,16 +1,17 @@
-"""The content of `fleet.duckdb`: the tables of all institutions, with a column `institution`, and the rollups.
+"""The content of `fleet.duckdb`: the tables and views of all institutions, each row with its `institution` in front,
+and the rollups.
 
 `fleet-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file: see `views.pseudonymous`.
 
     rollups/   figures per institution by day and week, over all institutions, and each compared with the others
 
-`fleet` fills them. The rollups are tables, written in the SQL that DuckDB, Sail and Spark share: windows have a total
-order, NULLS FIRST or LAST is explicit, sums are over DECIMAL, and nothing depends on the session's time zone.
+`fleet` fills them. What is a view in an institution's file is a table here, with the rows that the view has there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,16 +19,19 @@ import duckdb
 
 from rollbook.store import schema
 from rollbook.store.schema import PAGES, SYNCS, VERSION
-from rollbook.store.statements import INSTITUTION, MANY, statements
-from rollbook.tables import Column, Relation
+from rollbook.store.statements import INSTITUTION, statements
+from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
+from rollbook.views.pseudonymous import personal_of
 
 query = statements("rollbook.views", "rollups")
 
 # In the order in which they are created: a later one reads earlier ones.
 ROLLUPS = ("institutions_daily", "institutions_weekly", "fleet_daily", "institutions_compared")
 SCHEMAS = ("main", "history", "ops", "spans")
-WHICH = Column(INSTITUTION, "VARCHAR", catalog.WHICH, personal=False)
+WHICH = Column(INSTITUTION, "VARCHAR", "Which institution, by its name in institutions.toml.", personal=False)
+# Views that stay with each institution: the sources of measures, and what has a row for each student and day.
+LEFT_OUT = frozenset({"metrics", "student_daily", "watch_daily"})
 
 INSTITUTIONS = Relation(
     "main",
@@ -61,6 +65,27 @@ def shared() -> tuple[Relation, ...]:
     return tuple(r for r in schema.declared() if r not in (PAGES, VERSION))
 
 
+def views() -> tuple[catalog.View, ...]:
+    """Return the institutions' views that a fleet's file has as tables, each with `institution` first."""
+    return tuple(
+        replace(v, columns=((INSTITUTION, WHICH.comment), *v.columns), key=(INSTITUTION, *v.key))
+        for v in catalog.views()
+        if v.name not in LEFT_OUT
+    )
+
+
+def seen() -> tuple[Relation, ...]:
+    """Return the same views as relations of an institution's own file."""
+    types: dict[tuple[str, str], Any] = dict(catalog.types())
+    found = []
+    for view in catalog.views():
+        if view.name not in LEFT_OUT:
+            personal = personal_of({name for name, _ in view.columns})
+            columns = (Column(c, types[view.name, c], about, personal=c in personal) for c, about in view.columns)
+            found.append(Relation("main", view.name, view.comment, tuple(columns)))
+    return tuple(found)
+
+
 def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:
     """Return the institutions' tables, and `more` tables of one of the files, each with `institution` first."""
     return tuple(
@@ -78,7 +103,9 @@ def create_tables(con: duckdb.DuckDBPyConnection, more: Iterable[Relation] = ())
     """Create every table but the rollups, empty, with comments."""
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
-    for relation in (*tables(more), VERSION, INSTITUTIONS):
+    described = {view.name: view.described for view in views()}
+    of_views = (replace(r, comment=described[r.name], columns=(WHICH, *r.columns)) for r in seen())
+    for relation in (*tables(more), *of_views, VERSION, INSTITUTIONS):
         full = f"{relation.schema}.{relation.name}"
         con.execute(f"CREATE TABLE {full} ({', '.join(f'{c.name} {c.type}' for c in relation.columns)})")
         catalog.comment(con, "TABLE", full, relation.comment, ((c.name, c.comment) for c in relation.columns))
@@ -87,31 +114,21 @@ def create_tables(con: duckdb.DuckDBPyConnection, more: Iterable[Relation] = ())
 def create_rollups(con: duckdb.DuckDBPyConnection) -> None:
     """Create the rollups from the tables' current rows."""
     for rollup in rollups():
-        create_rollup(con, rollup, rollup.query)
+        con.execute(f"CREATE TABLE main.{rollup.name} AS {rollup.query}")
+        catalog.comment(con, "TABLE", f"main.{rollup.name}", rollup.described, rollup.columns)
 
 
-def create_rollup(con: duckdb.DuckDBPyConnection, rollup: catalog.View, rows: str) -> None:
-    """Create one rollup from `rows`, a query."""
-    con.execute(f"CREATE TABLE main.{rollup.name} AS {rows}")
-    catalog.comment(con, "TABLE", f"main.{rollup.name}", rollup.described, rollup.columns)
-
-
-def create_views(con: duckdb.DuckDBPyConnection, version: str) -> None:
-    """Create the views over all institutions, and the macros, which answer only from this `version` of the file."""
+def create_macros(con: duckdb.DuckDBPyConnection, version: str) -> None:
+    """Create the view of the syncs, and the macros, which answer only from this `version` of the file."""
     syncs = ((c.name, c.comment) for c in (WHICH, *SYNCS.columns))
     catalog.create_view(con, "main", SYNCS.name, f"SELECT * FROM ops.{SYNCS.name}", SYNCS.comment, syncs)
-    catalog.create_views(con, MANY)
-    catalog.create_macros(con, version, MANY)
-
-
-def columns(rollup: catalog.View) -> tuple[Column, ...]:
-    """Return a rollup's columns with their types, the same for every engine."""
-    return tuple(Column(name, types()[rollup.name, name], comment) for name, comment in rollup.columns)
+    as_of = (catalog.as_of(table, version, INSTITUTION) for table in TABLES.values())
+    catalog.create_macros(con, (*as_of, catalog.changes_between(version)))
 
 
 @cache
-def types() -> dict[tuple[str, str], Any]:
-    """Return the type of each (rollup, column), as DuckDB infers it over empty tables; some are DECIMAL."""
+def types() -> dict[tuple[str, str], str]:
+    """Return the type of each (rollup, column), as DuckDB infers it over empty tables."""
     with duckdb.connect() as con:
         create_tables(con)
         create_rollups(con)

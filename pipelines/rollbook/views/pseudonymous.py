@@ -83,7 +83,7 @@ def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views
                 meaning = _meaning(c.name, c.comment, left_out=c not in told)
                 con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(meaning)}")
     for view in views:
-        personal = _personal_of({name for name, _ in view.columns})
+        personal = personal_of({name for name, _ in view.columns})
         for name, meaning in view.columns:
             if name == STUDENT or name in personal:
                 comment = _meaning(name, meaning, left_out=name in personal)
@@ -94,7 +94,7 @@ def _meaning(name: str, comment: str, *, left_out: bool) -> str:
     return CODE if name == STUDENT else f"{comment} {LEFT_OUT}" if left_out else comment
 
 
-def _personal_of(names: set[str]) -> set[str]:
+def personal_of(names: set[str]) -> set[str]:
     """Return the names of a view's personal columns: those of the students and teachers whose ids it has."""
     about = [t for t in TABLES.values() if any(c.id and c.name in names for c in t.columns)]
     return {c.name for t in about for c in t.columns if c.personal} & names

@@ -40,7 +40,6 @@ SINGLE = (
     "subject 7 --out {tmp}/x.zip",
     "access",
     "codes find 1",
-    "aggregates",
     "mirror status",
     "explore",
 )

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,7 +66,7 @@ def spark_server(folder: Path) -> Iterator[str]:
     environment = without_spark() | {
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_PYTHON": sys.executable,  # which has this package
     }
     log_file = folder / "spark.log"
 

@@ -214,7 +214,7 @@ class Mirror(Listener):
         if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made)):
             raise MirrorError(
                 f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
-                " Let one machine alone sync this institution"
+                " Sync each institution from one machine only"
             )
         names = {stored_as(path, file) for path, file in listed.items()}
         names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}

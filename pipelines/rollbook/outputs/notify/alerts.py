@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 REMEMBERED = 500
 # Minutes until each retry of an undelivered message; after the last one it is dropped as outdated.
 RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
-# How long a message waits for others' to be sent with, because institutions finish their nights one by one.
-COMPANY = timedelta(minutes=10)
+# How long a message waits to be combined with other institutions' messages, which finish their nights one by one.
+BATCH_DELAY = timedelta(minutes=10)
 # Lease: a process that took messages must settle them within this time; otherwise they are retried.
 TAKEN = timedelta(minutes=5)
 CAUSES_MOST = 20
@@ -169,8 +169,8 @@ class Alerts:
             return tick if tick >= state.since else None
 
     def report_late(self, has_ended_since: Callable[[datetime], bool]) -> datetime | None:
-        """Report the last night, once, if it is late: past its grace period, with no sync that has ended since it
-        began, good or not, for that one has reported itself. Returns a newly late night's time.
+        """Report the last night, once, if it is late: past its grace period, and no sync has finished since it
+        was due (a finished sync sends its own alert). Returns a newly late night's time.
         """
         night = self.missed_night()
         if night is None:
@@ -262,7 +262,7 @@ class News(NamedTuple):
 
     def is_due(self, *, wait: bool) -> bool:
         """Whether it is time to send the message; with `wait`, a new one must also have waited for others."""
-        delay = COMPANY if wait and not self.message.tries else timedelta()
+        delay = BATCH_DELAY if wait and not self.message.tries else timedelta()
         return self.message.next_at + delay <= self.alerts.clock()
 
 

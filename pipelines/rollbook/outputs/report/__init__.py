@@ -37,7 +37,7 @@ class MorningPage(Listener):
 
     def failed(self, error: RollbookError, at: datetime) -> None:
         """Say on the page what went wrong since the data."""
-        if not isinstance(error, (ArgumentError, BusyError)):  # mistakes of whoever typed a command
+        if not isinstance(error, (ArgumentError, BusyError)):  # user errors are not shown to readers
             self._write(at, on_page(error), error.message)
 
     def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student

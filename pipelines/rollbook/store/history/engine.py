@@ -13,6 +13,7 @@ these temporary tables of its connection:
     delta               the records that state something else on the merged day than their runs say
     pieces              their runs around that day, which replace those in `spans`
     touched             the records whose history may have changed, over all merged days
+    recent              their runs from a day on, and the last one before it
     folded              their versions from a day on, by the definition
     current_changes     how the current rows differ from the open versions
     last_stated, untracked_values   the sources of the untracked values
@@ -23,16 +24,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 
 import duckdb
 
 from rollbook.landing.manifest import TableCounts
-from rollbook.store.database import count, each_table, file_literal, names, no_rows, transaction
+from rollbook.store.database import count, each_table, names, transaction
 from rollbook.store.lake import DayRecord, Lake, unchanged, unchanged_counts
-from rollbook.store.schema import CHANGE_KEYS, SPAN, VALID
-from rollbook.store.statements import ONE, Scope, statements
-from rollbook.tables import TABLES, Column, Table
+from rollbook.store.schema import CHANGE_KEYS
+from rollbook.store.statements import statements
+from rollbook.tables import TABLES, Table
 
 # Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
 REBUILD_SHARE = 0.3
@@ -99,17 +99,14 @@ class History:
                 self._unnote(day)
         return self._each(lambda table: table.forget(places)) if places else []
 
-    def rebuild(self, computed: Computed | None = None) -> list[TableCounts]:
-        """Full refresh: compute the history by the definition, from the whole lake alone.
-
-        With `computed`, uses the runs and versions that were computed elsewhere.
-        """
+    def rebuild(self) -> list[TableCounts]:
+        """Full refresh: compute the history by the definition, from the whole lake alone."""
         with transaction(self.con):
             self.con.execute("DELETE FROM spans.days")
             self.con.execute("DELETE FROM spans.proven")
             for record in self.records.values():
                 self._note(record)
-        return self._each(lambda table: table.rebuild(computed))
+        return self._each(TableHistory.rebuild)
 
     def _each(
         self, work: Callable[[TableHistory], TableCounts], alike: frozenset[str] = frozenset()
@@ -164,26 +161,6 @@ sql = statements("rollbook.store.history")
 
 # A run reaches a day or one of its neighbours.
 _NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
-
-
-@dataclass(frozen=True)
-class Computed:
-    """One institution's histories: the folder of its Parquet files by table, and the days they were computed from.
-
-    Table names are such as `spans.students` or `history.students`; a table without a folder has no rows. `days` has the
-    digest of each day's content.
-    """
-
-    folders: Mapping[str, Path]
-    days: Mapping[date, str]
-
-    def rows(self, name: str, columns: Sequence[Column]) -> str:
-        """The rows of a table, as SQL."""
-        folder = self.folders.get(name)
-        if folder is None:
-            return no_rows(columns)
-        typed = ", ".join(f"CAST({c.name} AS {c.type}) AS {c.name}" for c in columns)
-        return f"SELECT {typed} FROM read_parquet({file_literal(folder, '/*.parquet')}, hive_partitioning = false)"
 
 
 @dataclass(frozen=True)
@@ -258,8 +235,8 @@ class TableHistory:
             self._replace_runs(place, observations=None)
         return self._refold(date.min)
 
-    def rebuild(self, computed: Computed | None = None) -> TableCounts:
-        """Full refresh: the history by the definition, from the whole lake alone, or as `computed`."""
+    def rebuild(self) -> TableCounts:
+        """Full refresh: the history by the definition, from the whole lake alone."""
         con, name = self.con, self.name
         everyone = f"SELECT DISTINCT {self.table.parent_key} AS id FROM history.{name}"
         self._keep("touched", everyone)
@@ -270,18 +247,8 @@ class TableHistory:
             # Directly on the lake's days, the definition gives the same rows (`definition`) for four times the work:
             # its window functions would read a wide row per day instead of per change.
             everything = self.observations(self.records.values())
-            runs = (
-                computed.rows(f"spans.{name}", (*self.table.versioned, *SPAN))
-                if computed
-                else runs_from_lake(self.table, everything)
-            )
-            con.execute(f"INSERT INTO spans.{name} {runs}")
-            versions = (
-                computed.rows(f"history.{name}", (*self.table.versioned, *VALID))
-                if computed
-                else definition(self.table)
-            )
-            con.execute(f"INSERT INTO history.{name} {versions}")
+            con.execute(f"INSERT INTO spans.{name} {sql('runs_from_lake', table=self.table, observations=everything)}")
+            con.execute(f"INSERT INTO history.{name} {definition(self.table, f'spans.{name}')}")
         con.execute(f"INSERT INTO touched {everyone}")
         con.execute(f"INSERT INTO main.changes {changes(self.table)}")
         return self._refresh_current()
@@ -302,9 +269,7 @@ class TableHistory:
                 self._replace_runs(place, stated)
 
     def _begin_runs(self, place: Place, observations: str) -> None:
-        """End the open runs on the day before, and begin others. As `_replace_runs`, whose plan takes longer than the
-        rest of a small school's merge: what differs from an open run joins none.
-        """
+        """Fast path of `_replace_runs` for the newest day: changed records start a new run, so nothing is joined."""
         self.con.execute(
             f"UPDATE spans.{self.name} SET last_day = $before"
             f" WHERE last_day IS NULL AND {self.table.parent_key} IN (SELECT id FROM delta)",
@@ -338,7 +303,8 @@ class TableHistory:
         con, name, day = self.con, self.name, {"since": since}
         if count(con, "SELECT COUNT(*) FROM touched"):
             mine = f"{self.table.parent_key} IN (SELECT id FROM touched)"
-            self._keep("folded", definition(self.table, touched=True), day)
+            self._keep("recent", sql("recent", table=self.table), day)
+            self._keep("folded", definition(self.table, "recent"))
             con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
             same = " AND ".join(f"h.{k} = f.{k}" for k in self.table.key)
             con.execute(
@@ -376,7 +342,7 @@ class TableHistory:
         """Update the current rows' untracked values from the last day that stated each record."""
         if not self.table.untracked:
             return
-        self._keep("last_stated", last_stated(self.table, f"main.{self.name}"))
+        self._keep("last_stated", sql("last_stated", table=self.table, listed=f"main.{self.name}"))
         days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
         there = [self.records[d] for d in days if d in self.records]
         if there:
@@ -391,49 +357,25 @@ class TableHistory:
         self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
 
 
-def observations(table: Table, rows: str, observed: str, scope: Scope = ONE) -> str:
+def observations(table: Table, rows: str, observed: str) -> str:
     """What each record stated, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
-    return sql("observations", table=table, rows=rows, observed=observed, scope=scope)
+    return sql("observations", table=table, rows=rows, observed=observed)
 
 
-def hashed(columns: Sequence[str]) -> str:
-    """A hash of some columns, NULLs included, as SQL."""
-    return f"HASH({', '.join(columns)})"
-
-
-def runs_from_lake(
-    table: Table, observed: str, scope: Scope = ONE, hashed: Callable[[Sequence[str]], str] = hashed
-) -> str:
-    """The runs of a table as SQL, from all its `observations`. `hashed` returns the SQL that hashes a row."""
-    digest = hashed([*(c.name for c in table.versioned), "span_state"])
-    return sql("runs_from_lake", table=table, observations=observed, scope=scope, hashed=digest)
-
-
-def definition(table: Table, scope: Scope = ONE, *, touched: bool = False, **lake: str) -> str:
-    """The versions as SQL: from the runs of all records, or of the touched ones since `$since`.
-
-    With `lake` (the SQL of `observations` and `rows` of the lake's days), from these instead of the runs.
+def definition(table: Table, runs: str) -> str:
+    """The versions as SQL, from runs of days: of all records (`spans`), of the touched ones (`recent`), or a query of
+    observations, each of which is a run of one day.
     """
-    return sql("definition", table=table, scope=scope, lake=bool(lake), touched=touched, **lake)
+    return sql("definition", table=table, runs=runs)
 
 
-def changes(table: Table, scope: Scope = ONE, *, touched: bool = False) -> str:
+def changes(table: Table, *, touched: bool = False) -> str:
     """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
-    return sql("changes", table=table, scope=scope, touched=touched, change_keys=CHANGE_KEYS)
+    return sql("changes", table=table, touched=touched, change_keys=CHANGE_KEYS)
 
 
-def last_stated(table: Table, listed: str, scope: Scope = ONE) -> str:
-    """The last day that stated each record of the relation `listed`, as SQL."""
-    return sql("last_stated", table=table, scope=scope, listed=listed)
-
-
-def untracked_values(table: Table, rows: str, scope: Scope = ONE) -> str:
+def untracked_values(table: Table, rows: str) -> str:
     """The untracked values of a table on the days of `last_stated`, as SQL, from its `rows` with `snapshot_date`."""
-    columns = f"{scope.of('s')}{names(table.key, 's.')}, {names(table.untracked, 's.')}"
-    same = f"{scope.same('l', 's')}l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
+    columns = f"{names(table.key, 's.')}, {names(table.untracked, 's.')}"
+    same = f"l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
     return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"
-
-
-def current(table: Table, scope: Scope = ONE) -> str:
-    """The current rows of a table, as SQL, from its versions and `untracked_values`."""
-    return sql("current", table=table, scope=scope)

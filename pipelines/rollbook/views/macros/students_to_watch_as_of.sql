@@ -2,12 +2,7 @@
 {% import "_watch.sql" as watch with context %}
 CREATE OR REPLACE MACRO main.students_to_watch_as_of(day) AS TABLE
 WITH asked AS (
-{% if scope.column %}
-    SELECT {{ scope.id }}MAX(snapshot_date) AS on_day FROM spans.days
-    WHERE snapshot_date <= {{ m.own(version, "CAST(day AS DATE)") }} GROUP BY {{ scope.column }}
-{% else %}
     SELECT {{ m.own(version, "(SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date <= CAST(day AS DATE))") }}
         AS on_day
-{% endif %}
 ),
 {{ watch.students() }}

@@ -7,9 +7,9 @@
 {#- The rows of a table's history that were valid on the days; `more` are further columns. -#}
 {%- macro on_days(landed, keys, table, more="") -%}
 (
-    SELECT {{ scope.of("d") }}{{ m.names(keys, "d.") }}, h.*{{ scope.others }}{{ more }}
+    SELECT {{ m.names(keys, "d.") }}, h.*{{ more }}
     FROM {{ landed }} AS d INNER JOIN history.{{ table }} AS h
-        ON {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.snapshot_date") }}
+        ON {{ m.valid_on("h", "d.snapshot_date") }}
 )
 {%- endmacro -%}
 
@@ -17,32 +17,32 @@
     to have no class: since the record said so, until the student left the institution. -#}
 {%- macro class_counts(landed, keys) -%}
 listed AS (
-    SELECT {{ scope.id }}{{ m.names(keys) }}, student_id, COUNT(*) AS class_count
+    SELECT {{ m.names(keys) }}, student_id, COUNT(*) AS class_count
     FROM {{ on_days(landed, keys, "student_classes") }}
-    GROUP BY {{ scope.id }}{{ m.names(keys) }}, student_id
+    GROUP BY {{ m.names(keys) }}, student_id
 ),
-emptied AS (SELECT {{ scope.id }}student_id, first_day FROM spans.student_classes WHERE span_state = 'empty'),
+emptied AS (SELECT student_id, first_day FROM spans.student_classes WHERE span_state = 'empty'),
 versions AS (
-    SELECT {{ scope.id }}student_id, valid_from, valid_to, LAG(valid_to) OVER w AS before_to
-    FROM history.students SEMI JOIN emptied USING ({{ scope.id }}student_id)
-    WINDOW w AS (PARTITION BY {{ scope.id }}student_id ORDER BY valid_from)
+    SELECT student_id, valid_from, valid_to, LAG(valid_to) OVER w AS before_to
+    FROM history.students SEMI JOIN emptied USING (student_id)
+    WINDOW w AS (PARTITION BY student_id ORDER BY valid_from)
 ),
 numbered AS (
     SELECT
         *,
         COUNT(*) FILTER (before_to IS NULL OR before_to < valid_from)
-            OVER (PARTITION BY {{ scope.id }}student_id ORDER BY valid_from) AS number
+            OVER (PARTITION BY student_id ORDER BY valid_from) AS number
     FROM versions
 ),
 stays AS (
-    SELECT {{ scope.id }}student_id, MIN(valid_from) AS since, MAX(COALESCE(valid_to, DATE 'infinity')) AS until
-    FROM numbered GROUP BY {{ scope.id }}student_id, number
+    SELECT student_id, MIN(valid_from) AS since, MAX(COALESCE(valid_to, DATE 'infinity')) AS until
+    FROM numbered GROUP BY student_id, number
 ),
 in_none AS (
-    SELECT {{ scope.of("s") }}s.student_id, MIN(e.first_day) AS since, s.until
+    SELECT s.student_id, MIN(e.first_day) AS since, s.until
     FROM stays AS s INNER JOIN emptied AS e
-        ON {{ scope.same("e", "s") }}e.student_id = s.student_id AND e.first_day >= s.since AND e.first_day < s.until
-    GROUP BY {{ scope.of("s") }}s.student_id, s.until
+        ON e.student_id = s.student_id AND e.first_day >= s.since AND e.first_day < s.until
+    GROUP BY s.student_id, s.until
 )
 {%- endmacro -%}
 
@@ -72,12 +72,12 @@ in_none AS (
 
 {%- macro joined(landed, keys) -%}
 {{ landed }} AS landed
-INNER JOIN {{ on_days(landed, keys, "students") }} AS s USING ({{ scope.id }}{{ m.names(keys) }})
-LEFT JOIN {{ summaries(landed, keys) }} AS summary USING ({{ scope.id }}{{ m.names(keys) }}, student_id)
-LEFT JOIN {{ on_days(landed, keys, "student_activity") }} AS activity USING ({{ scope.id }}{{ m.names(keys) }}, student_id)
-LEFT JOIN listed AS l USING ({{ scope.id }}{{ m.names(keys) }}, student_id)
+INNER JOIN {{ on_days(landed, keys, "students") }} AS s USING ({{ m.names(keys) }})
+LEFT JOIN {{ summaries(landed, keys) }} AS summary USING ({{ m.names(keys) }}, student_id)
+LEFT JOIN {{ on_days(landed, keys, "student_activity") }} AS activity USING ({{ m.names(keys) }}, student_id)
+LEFT JOIN listed AS l USING ({{ m.names(keys) }}, student_id)
 LEFT JOIN in_none AS n
-    ON {{ scope.same("n", "s") }}n.student_id = s.student_id AND n.since <= landed.snapshot_date AND n.until > landed.snapshot_date
+    ON n.student_id = s.student_id AND n.since <= landed.snapshot_date AND n.until > landed.snapshot_date
 {%- endmacro -%}
 
 {#- A change between two summaries; NULL where the service began to count the assignments again in between. -#}

@@ -26,19 +26,16 @@ CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshol
 {{ versions(whose) if whose }}
 limits AS (
     SELECT
-        {% if scope.column %}
-        institution,
-        {% endif %}
         {% for name in thresholds %}
         MAX(value) FILTER (name = '{{ name }}') AS {{ name }},
         {% endfor %}
-        (SELECT LIST(t) FROM main.terms AS t{{ scope.where("t", "h") }}) AS terms
-    FROM main.thresholds AS h{{ scope.grouped }}
+        (SELECT LIST(t) FROM main.terms AS t) AS terms
+    FROM main.thresholds AS h
 ),
 -- Filter by day first, then join by student: few of a year's versions were valid on one day.
 state AS (
-    SELECT d.*, l.*{{ scope.others }}, v.*
-    FROM asked AS d {{ scope.cross("limits AS l") }}, LATERAL (
+    SELECT d.*, l.*, v.*
+    FROM asked AS d CROSS JOIN limits AS l, LATERAL (
         SELECT
             s.student_id, s.name, s.email, s.reference_id, s.registration_date,
             a.has_ever_logged_in,
@@ -53,20 +50,20 @@ state AS (
             a.assignment_missing_count - c.assignment_missing_count AS newly_missing,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
-        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}) AS s
+        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ m.valid_on("h", "d.on_day") }}) AS s
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}
+            WHERE {{ m.valid_on("h", "d.on_day") }}
         ) AS m USING (student_id)
         LEFT JOIN (
-            SELECT * FROM {{ from }}student_activity AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", "d.on_day") }}
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.on_day") }}
         ) AS a USING (student_id)
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", before) }}
+            WHERE {{ m.valid_on("h", before) }}
         ) AS b USING (student_id)
         LEFT JOIN (
-            SELECT * FROM {{ from }}student_activity AS h WHERE {{ scope.same("h", "d") }}{{ m.valid_on("h", before) }}
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", before) }}
         ) AS c USING (student_id)
     ) AS v
 ),
@@ -86,7 +83,7 @@ judged AS (
         COALESCE(term_days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
         COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
-        -- The counts have not begun again since, and were not too small then.
+        -- Compare only if totals did not reset and both days have enough assignments.
         total_before >= least_assignments AND total_assignments >= total_before
             AND completed_assignments >= completed_before AS is_comparable,
         COALESCE(
@@ -154,14 +151,14 @@ watched AS (
 {%- macro students() -%}
 {{ watched() }},
 titles AS (
-    SELECT {{ scope.of("e") }}e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
+    SELECT e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
     FROM asked AS d
-    INNER JOIN history.student_classes AS e ON {{ scope.same("e", "d") }}{{ m.valid_on("e", "d.on_day") }}
-    SEMI JOIN watched AS w ON {{ scope.same("w", "e") }}w.student_id = e.student_id
-    GROUP BY {{ scope.of("e") }}e.student_id
+    INNER JOIN history.student_classes AS e ON {{ m.valid_on("e", "d.on_day") }}
+    SEMI JOIN watched AS w ON w.student_id = e.student_id
+    GROUP BY e.student_id
 )
 SELECT
-    {{ scope.of("w") }}w.student_id,
+    w.student_id,
     w.name,
     w.email,
     w.reference_id,
@@ -179,20 +176,20 @@ SELECT
     w.last_activity_date,
     w.days_inactive,
     w.term_days_inactive
-FROM watched AS w LEFT JOIN titles AS t USING ({{ scope.id }}student_id)
-ORDER BY {{ scope.of("w") }}w.severity DESC, w.student_id
+FROM watched AS w LEFT JOIN titles AS t USING (student_id)
+ORDER BY w.severity DESC, w.student_id
 {%- endmacro -%}
 
 {#- The rows of watch_daily; `whose` as in `watched`. -#}
 {%- macro daily(whose="") -%}
 WITH landed AS (
-    SELECT {{ scope.id }}snapshot_date, LAG(snapshot_date) OVER ({{ scope.by }}ORDER BY snapshot_date) AS day_before FROM spans.days
+    SELECT snapshot_date, LAG(snapshot_date) OVER (ORDER BY snapshot_date) AS day_before FROM spans.days
 ),
-asked AS (SELECT {{ scope.id }}snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
+asked AS (SELECT snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
 {{ watched(whose) }},
 paired AS (
     SELECT
-        {{ scope.id }}snapshot_date, student_id, day_before,
+        snapshot_date, student_id, day_before,
         {% for column in ("name", "severity", "reason") %}
         ANY_VALUE({{ column }}) FILTER (on_day = snapshot_date) AS {{ column }},
         ANY_VALUE({{ column }}) FILTER (on_day < snapshot_date) AS {{ column }}_before,
@@ -202,10 +199,10 @@ paired AS (
         {% endfor %}
         COALESCE(MAX(reason_count) FILTER (on_day = snapshot_date), 0) AS reason_count
     FROM watched
-    GROUP BY {{ scope.id }}snapshot_date, student_id, day_before
+    GROUP BY snapshot_date, student_id, day_before
 )
 SELECT
-    {{ scope.of("p") }}p.snapshot_date,
+    p.snapshot_date,
     p.student_id,
     COALESCE(s.name, p.name_before) AS name,
     CASE
@@ -224,6 +221,6 @@ SELECT
     {% endfor %}
     s.student_id IS NOT NULL AS is_listed
 FROM paired AS p
-LEFT JOIN history.students AS s ON {{ scope.same("s", "p") }}s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
-ORDER BY {{ scope.of("p") }}p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
+LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
+ORDER BY p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
 {%- endmacro -%}

@@ -12,16 +12,16 @@
 --   term_week       Its calendar week within the term, from 1; NULL outside all terms.
 --   is_landed       Whether the day was landed. If not, it is a gap: nothing is known of that day itself.
 --   is_proven       Whether students and classes were both proven complete; if not, nothing was removed. NULL for a gap.
-WITH bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day, MAX(snapshot_date) AS newest FROM spans.days{{ scope.grouped }}),
+WITH bounds AS (SELECT MIN(snapshot_date) AS first_day, MAX(snapshot_date) AS newest FROM spans.days),
 dates AS (
-    SELECT {{ scope.id }}CAST(UNNEST(GENERATE_SERIES(first_day, newest, INTERVAL 1 DAY)) AS DATE) AS day FROM bounds
+    SELECT CAST(UNNEST(GENERATE_SERIES(first_day, newest, INTERVAL 1 DAY)) AS DATE) AS day FROM bounds
 ),
 proven AS (
-    SELECT {{ scope.id }}day, BOOL_OR(set_name = 'students') AND BOOL_OR(set_name = 'classes') AS is_proven
-    FROM spans.proven GROUP BY {{ scope.id }}day
+    SELECT day, BOOL_OR(set_name = 'students') AND BOOL_OR(set_name = 'classes') AS is_proven
+    FROM spans.proven GROUP BY day
 )
 SELECT
-    {{ scope.of("d") }}d.day,
+    d.day,
     ISOYEAR(d.day) AS iso_year,
     WEEKOFYEAR(d.day) AS iso_week,
     CAST(DATE_TRUNC('week', d.day) AS DATE) AS week_begins,
@@ -33,7 +33,7 @@ SELECT
     l.snapshot_date IS NOT NULL AS is_landed,
     CASE WHEN l.snapshot_date IS NOT NULL THEN COALESCE(p.is_proven, FALSE) END AS is_proven
 FROM dates AS d
-LEFT JOIN spans.days AS l ON {{ scope.same("l", "d") }}l.snapshot_date = d.day
-LEFT JOIN proven AS p ON {{ scope.same("p", "d") }}p.day = d.day
-LEFT JOIN main.terms AS t ON {{ scope.same("t", "d") }}d.day BETWEEN t.first_day AND t.last_day
-ORDER BY {{ scope.of("d") }}d.day
+LEFT JOIN spans.days AS l ON l.snapshot_date = d.day
+LEFT JOIN proven AS p ON p.day = d.day
+LEFT JOIN main.terms AS t ON d.day BETWEEN t.first_day AND t.last_day
+ORDER BY d.day

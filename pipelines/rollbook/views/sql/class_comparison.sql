@@ -32,34 +32,34 @@
 --   classes_in_institution       Active classes of the institution.
 WITH active AS (
     SELECT c.*, s.average_completion_rate, s.average_score, s.total_engagement_minutes
-    FROM main.classes AS c LEFT JOIN main.class_summaries AS s USING ({{ scope.id }}class_id)
+    FROM main.classes AS c LEFT JOIN main.class_summaries AS s USING (class_id)
     WHERE c.class_status = 1
 ),
 institution AS (
-    SELECT {{ scope.id }}AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes FROM active{{ scope.grouped }}
+    SELECT AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes FROM active
 ),
 rosters AS (
     SELECT
-        {{ scope.id }}class_id, {{ metric.roster_students }} AS roster_students,
+        class_id, {{ metric.roster_students }} AS roster_students,
         {{ metric.roster_completion_rate }} AS roster_completion_rate
-    FROM main.student_classes LEFT JOIN main.student_summaries USING ({{ scope.id }}student_id)
-    GROUP BY {{ scope.id }}class_id
+    FROM main.student_classes LEFT JOIN main.student_summaries USING (student_id)
+    GROUP BY class_id
 ),
 courses AS (
-    SELECT {{ scope.id }}course_id, AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes
-    FROM active WHERE course_id IS NOT NULL GROUP BY {{ scope.id }}course_id
+    SELECT course_id, AVG(average_completion_rate) AS completion, AVG(average_score) AS score, COUNT(*) AS classes
+    FROM active WHERE course_id IS NOT NULL GROUP BY course_id
 ),
 ranked AS (
     SELECT
         *,
-        RANK() OVER (PARTITION BY {{ scope.id }}course_id ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_course,
-        RANK() OVER ({{ scope.by }}ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_all,
-        RANK() OVER (PARTITION BY {{ scope.id }}course_id ORDER BY average_score DESC NULLS LAST) AS score_in_course,
-        RANK() OVER ({{ scope.by }}ORDER BY average_score DESC NULLS LAST) AS score_in_all
+        RANK() OVER (PARTITION BY course_id ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_course,
+        RANK() OVER (ORDER BY average_completion_rate DESC NULLS LAST) AS completion_in_all,
+        RANK() OVER (PARTITION BY course_id ORDER BY average_score DESC NULLS LAST) AS score_in_course,
+        RANK() OVER (ORDER BY average_score DESC NULLS LAST) AS score_in_all
     FROM active
 )
 SELECT
-    {{ scope.of("r") }}r.class_id,
+    r.class_id,
     r.class_title,
     r.class_code,
     r.course_id,
@@ -88,5 +88,5 @@ SELECT
     s.roster_completion_rate,
     c.classes AS classes_in_course,
     i.classes AS classes_in_institution
-FROM ranked AS r {{ scope.cross("institution AS i") }} LEFT JOIN courses AS c USING ({{ scope.id }}course_id)
-LEFT JOIN rosters AS s USING ({{ scope.id }}class_id)
+FROM ranked AS r CROSS JOIN institution AS i LEFT JOIN courses AS c USING (course_id)
+LEFT JOIN rosters AS s USING (class_id)

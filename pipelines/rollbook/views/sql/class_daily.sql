@@ -16,7 +16,7 @@
 --   students_with_submissions     Enrolled students who had submitted.
 --   students_without_submissions  Enrolled students who had not.
 SELECT
-    {{ scope.of("d") }}d.snapshot_date,
+    d.snapshot_date,
     c.class_id,
     c.class_title,
     c.class_status,
@@ -32,10 +32,10 @@ SELECT
     a.students_without_submissions
 FROM spans.days AS d
 INNER JOIN history.classes AS c
-    ON {{ scope.same("c", "d") }}{{ m.valid_on("c", "d.snapshot_date") }}
+    ON {{ m.valid_on("c", "d.snapshot_date") }}
 LEFT JOIN history.class_summaries AS s
-    ON {{ scope.same("s", "c") }}s.class_id = c.class_id
+    ON s.class_id = c.class_id
     AND {{ m.valid_on("s", "d.snapshot_date") }}
 LEFT JOIN history.class_assignment_activity AS a
-    ON {{ scope.same("a", "c") }}a.class_id = c.class_id
+    ON a.class_id = c.class_id
     AND {{ m.valid_on("a", "d.snapshot_date") }}

@@ -31,36 +31,36 @@ WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
 ),
 pairs AS NOT MATERIALIZED (
-    SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON {{ scope.same("b", "w") }}b.week_begins = w.week_begins - 7
+    SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON b.week_begins = w.week_begins - 7
 ),
 -- One row per week, class and student in the class both then and now.
 same AS NOT MATERIALIZED (
     SELECT
-        {{ scope.of("w") }}w.week_begins, now.class_id,
+        w.week_begins, now.class_id,
         {{ state.of_same_count("summary", "earlier", "summary.completion - earlier.completion") }} AS completion_change,
         {{ state.of_same_count("summary", "earlier", "summary.average_score - earlier.average_score") }} AS score_change
     FROM pairs AS w
     INNER JOIN history.student_classes AS now
-        ON {{ scope.same("now", "w") }}{{ m.valid_on("now", "w.snapshot_date") }}
+        ON {{ m.valid_on("now", "w.snapshot_date") }}
     INNER JOIN history.student_classes AS was
-        ON {{ scope.same("was", "now") }}was.class_id = now.class_id AND was.student_id = now.student_id
+        ON was.class_id = now.class_id AND was.student_id = now.student_id
         AND {{ m.valid_on("was", "w.before_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
-        ON {{ scope.same("summary", "now") }}summary.student_id = now.student_id
+        ON summary.student_id = now.student_id
         AND {{ m.valid_on("summary", "w.snapshot_date") }}
     INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
-        ON {{ scope.same("earlier", "now") }}earlier.student_id = now.student_id
+        ON earlier.student_id = now.student_id
         AND {{ m.valid_on("earlier", "w.before_date") }}
 ),
 moved AS NOT MATERIALIZED (
     SELECT
-        {{ scope.id }}week_begins, class_id, COUNT(*) AS same_students,
+        week_begins, class_id, COUNT(*) AS same_students,
         {{ m.difference("AVG(completion_change)") }} AS same_completion_change,
         {{ m.difference("AVG(score_change)") }} AS same_score_change
-    FROM same GROUP BY {{ scope.id }}week_begins, class_id
+    FROM same GROUP BY week_begins, class_id
 )
 SELECT
-    {{ scope.of("w") }}w.week_begins,
+    w.week_begins,
     w.snapshot_date,
     w.landed_days,
     c.class_id,
@@ -81,11 +81,11 @@ SELECT
     m.same_score_change
 FROM pairs AS w
 INNER JOIN history.classes AS c
-    ON {{ scope.same("c", "w") }}{{ m.valid_on("c", "w.snapshot_date") }}
+    ON {{ m.valid_on("c", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS s
-    ON {{ scope.same("s", "c") }}s.class_id = c.class_id
+    ON s.class_id = c.class_id
     AND {{ m.valid_on("s", "w.snapshot_date") }}
 LEFT JOIN history.class_summaries AS b
-    ON {{ scope.same("b", "c") }}b.class_id = c.class_id
+    ON b.class_id = c.class_id
     AND {{ m.valid_on("b", "w.before_date") }}
-LEFT JOIN moved AS m ON {{ scope.same("m", "w") }}m.week_begins = w.week_begins AND m.class_id = c.class_id
+LEFT JOIN moved AS m ON m.week_begins = w.week_begins AND m.class_id = c.class_id

@@ -9,18 +9,18 @@
 --   student_count       Different students whose records list one of its classes.
 --   student_places      The sum of student_count over its classes: a student in two of them counts twice.
 WITH listed AS (
-    SELECT {{ scope.of("c") }}c.course_id, COUNT(DISTINCT e.student_id) AS students
-    FROM main.classes AS c INNER JOIN main.student_classes AS e USING ({{ scope.id }}class_id)
-    GROUP BY {{ scope.of("c") }}c.course_id
+    SELECT c.course_id, COUNT(DISTINCT e.student_id) AS students
+    FROM main.classes AS c INNER JOIN main.student_classes AS e USING (class_id)
+    GROUP BY c.course_id
 )
 SELECT
-    {{ scope.id }}course_id,
+    course_id,
     MAX(course_name) AS course_name,
     {{ metric.class_count }} AS class_count,
     {{ metric.active_class_count }} AS active_class_count,
     COUNT(DISTINCT teacher_id) AS teacher_count,
     COALESCE(ANY_VALUE(l.students), 0) AS student_count,
     {{ metric.student_places }} AS student_places
-FROM main.classes LEFT JOIN listed AS l USING ({{ scope.id }}course_id)
+FROM main.classes LEFT JOIN listed AS l USING (course_id)
 WHERE course_id IS NOT NULL
-GROUP BY {{ scope.id }}course_id
+GROUP BY course_id

@@ -12,101 +12,101 @@
 --   description  What was found, in words.
 {% import "_identities.sql" as identities with context %}
 WITH landed AS (
-    SELECT {{ scope.id }}snapshot_date AS day, LAG(snapshot_date) OVER w AS before, LEAD(snapshot_date) OVER w AS after
-    FROM spans.days WINDOW w AS ({{ scope.by }}ORDER BY snapshot_date)
+    SELECT snapshot_date AS day, LAG(snapshot_date) OVER w AS before, LEAD(snapshot_date) OVER w AS after
+    FROM spans.days WINDOW w AS (ORDER BY snapshot_date)
 ),
-newest AS (SELECT {{ scope.id }}MAX(day) AS day FROM landed{{ scope.grouped }}),
+newest AS (SELECT MAX(day) AS day FROM landed),
 {% for table in unstated %}
 -- The spans in which records did not state {{ table.name }}, without the days at both ends on which they were refused.
 refused_{{ table.name }} AS (
-    SELECT {{ scope.id }}{{ table.parent_key }} AS id, first_day, COALESCE(last_day, DATE 'infinity') AS last_day
+    SELECT {{ table.parent_key }} AS id, first_day, COALESCE(last_day, DATE 'infinity') AS last_day
     FROM spans.{{ own(table) }} WHERE span_state = 'not_stated'
 ),
 not_stated_{{ table.name }} AS (
     SELECT
-        {{ scope.of("r") }}r.{{ table.parent_key }} AS id,
+        r.{{ table.parent_key }} AS id,
         CASE WHEN f.id IS NULL THEN r.first_day ELSE a.after END AS since,
         CASE WHEN l.id IS NULL THEN COALESCE(r.last_day, n.day) ELSE b.before END AS until
-    FROM spans.{{ table.name }} AS r {{ scope.cross("newest AS n") }}
+    FROM spans.{{ table.name }} AS r CROSS JOIN newest AS n
     LEFT JOIN refused_{{ table.name }} AS f
-        ON {{ scope.same("f", "r") }}f.id = r.{{ table.parent_key }} AND r.first_day BETWEEN f.first_day AND f.last_day
-    LEFT JOIN landed AS a ON {{ scope.same("a", "f") }}a.day = f.last_day
+        ON f.id = r.{{ table.parent_key }} AND r.first_day BETWEEN f.first_day AND f.last_day
+    LEFT JOIN landed AS a ON a.day = f.last_day
     LEFT JOIN refused_{{ table.name }} AS l
-        ON {{ scope.same("l", "r") }}l.id = r.{{ table.parent_key }} AND COALESCE(r.last_day, n.day) BETWEEN l.first_day AND l.last_day
-    LEFT JOIN landed AS b ON {{ scope.same("b", "l") }}b.day = l.first_day
+        ON l.id = r.{{ table.parent_key }} AND COALESCE(r.last_day, n.day) BETWEEN l.first_day AND l.last_day
+    LEFT JOIN landed AS b ON b.day = l.first_day
     WHERE r.span_state = 'not_stated'
 ),
 {% endfor %}
 -- The active classes whose student_count differs from the number of students who list them, and since when.
-counts AS (SELECT {{ scope.id }}class_id, COUNT(*) AS listed FROM main.student_classes GROUP BY {{ scope.id }}class_id),
+counts AS (SELECT class_id, COUNT(*) AS listed FROM main.student_classes GROUP BY class_id),
 differing AS (
-    SELECT {{ scope.of("c") }}c.class_id
-    FROM main.classes AS c LEFT JOIN counts AS l USING ({{ scope.id }}class_id)
+    SELECT c.class_id
+    FROM main.classes AS c LEFT JOIN counts AS l USING (class_id)
     WHERE c.class_status = 1 AND c.student_count <> COALESCE(l.listed, 0)
 ),
 members AS (
-    SELECT {{ scope.id }}class_id, day, SUM(SUM(n)) OVER (PARTITION BY {{ scope.id }}class_id ORDER BY day) AS listed
+    SELECT class_id, day, SUM(SUM(n)) OVER (PARTITION BY class_id ORDER BY day) AS listed
     FROM (
-        SELECT {{ scope.id }}class_id, UNNEST([valid_from, valid_to]) AS day, UNNEST([1, -1]) AS n
-        FROM history.student_classes SEMI JOIN differing USING ({{ scope.id }}class_id)
+        SELECT class_id, UNNEST([valid_from, valid_to]) AS day, UNNEST([1, -1]) AS n
+        FROM history.student_classes SEMI JOIN differing USING (class_id)
     )
-    WHERE day IS NOT NULL GROUP BY {{ scope.id }}class_id, day
+    WHERE day IS NOT NULL GROUP BY class_id, day
 ),
 moments AS (
-    SELECT {{ scope.id }}class_id, day FROM members
+    SELECT class_id, day FROM members
     UNION
-    SELECT {{ scope.id }}class_id, UNNEST([valid_from, valid_to]) FROM history.classes SEMI JOIN differing USING ({{ scope.id }}class_id)
+    SELECT class_id, UNNEST([valid_from, valid_to]) FROM history.classes SEMI JOIN differing USING (class_id)
 ),
 compared AS (
     SELECT
-        {{ scope.of("p") }}p.class_id, p.day,
+        p.class_id, p.day,
         COALESCE(c.valid_to > p.day, TRUE) AND c.class_status = 1 AND c.student_count <> COALESCE(m.listed, 0) AS differs
     FROM moments AS p
-    ASOF INNER JOIN history.classes AS c ON {{ scope.same("c", "p") }}c.class_id = p.class_id AND c.valid_from <= p.day
-    ASOF LEFT JOIN members AS m ON {{ scope.same("m", "p") }}m.class_id = p.class_id AND m.day <= p.day
+    ASOF INNER JOIN history.classes AS c ON c.class_id = p.class_id AND c.valid_from <= p.day
+    ASOF LEFT JOIN members AS m ON m.class_id = p.class_id AND m.day <= p.day
     WHERE p.day IS NOT NULL
 ),
 mismatched AS (
-    SELECT {{ scope.of("c") }}c.class_id, MIN(c.day) AS since
+    SELECT c.class_id, MIN(c.day) AS since
     FROM compared AS c
-    LEFT JOIN (SELECT {{ scope.id }}class_id, MAX(day) AS day FROM compared WHERE differs IS NOT TRUE GROUP BY {{ scope.id }}class_id) AS r
-        ON {{ scope.same("r", "c") }}r.class_id = c.class_id
+    LEFT JOIN (SELECT class_id, MAX(day) AS day FROM compared WHERE differs IS NOT TRUE GROUP BY class_id) AS r
+        ON r.class_id = c.class_id
     WHERE r.day IS NULL OR c.day > r.day
-    GROUP BY {{ scope.of("c") }}c.class_id
+    GROUP BY c.class_id
 ),
 unlisted AS (
-    SELECT {{ scope.of("e") }}e.class_id, GREATEST(MIN(c.snapshot_date), MAX(h.valid_to)) AS since
-    FROM (SELECT * FROM main.student_classes ANTI JOIN main.classes USING ({{ scope.id }}class_id)) AS e
+    SELECT e.class_id, GREATEST(MIN(c.snapshot_date), MAX(h.valid_to)) AS since
+    FROM (SELECT * FROM main.student_classes ANTI JOIN main.classes USING (class_id)) AS e
     INNER JOIN (
-        SELECT {{ scope.id }}student_id, class_id, MAX(snapshot_date) AS snapshot_date
+        SELECT student_id, class_id, MAX(snapshot_date) AS snapshot_date
         FROM main.changes WHERE table_name = 'student_classes' AND change IN ('added', 'returned')
-        GROUP BY {{ scope.id }}student_id, class_id
-    ) AS c ON {{ scope.same("c", "e") }}c.student_id = e.student_id AND c.class_id = e.class_id
-    LEFT JOIN history.classes AS h ON {{ scope.same("h", "e") }}h.class_id = e.class_id
-    GROUP BY {{ scope.of("e") }}e.class_id
+        GROUP BY student_id, class_id
+    ) AS c ON c.student_id = e.student_id AND c.class_id = e.class_id
+    LEFT JOIN history.classes AS h ON h.class_id = e.class_id
+    GROUP BY e.class_id
 ),
-identities AS (SELECT {{ scope.id }}student_id, person, first_day, is_reused, linked_by FROM main.student_identities),
+identities AS (SELECT student_id, person, first_day, is_reused, linked_by FROM main.student_identities),
 persons AS (
     SELECT
-        {{ scope.id }}person, MAX(first_day) AS since, MIN(student_id) AS first_id,
+        person, MAX(first_day) AS since, MIN(student_id) AS first_id,
         STRING_AGG(CAST(student_id AS VARCHAR), ' and ' ORDER BY first_day, student_id) AS ids,
-        ROW_NUMBER() OVER ({{ scope.by }}ORDER BY MIN(student_id)) AS number
+        ROW_NUMBER() OVER (ORDER BY MIN(student_id)) AS number
     FROM identities WHERE linked_by IS NOT NULL
-    GROUP BY {{ scope.id }}person HAVING COUNT(DISTINCT student_id) > 1
+    GROUP BY person HAVING COUNT(DISTINCT student_id) > 1
 ),
 missing AS (
-    SELECT {{ scope.id }}day, day - CAST(ROW_NUMBER() OVER ({{ scope.by }}ORDER BY day) AS INTEGER) AS island FROM main.calendar WHERE NOT is_landed
+    SELECT day, day - CAST(ROW_NUMBER() OVER (ORDER BY day) AS INTEGER) AS island FROM main.calendar WHERE NOT is_landed
 )
 {% macro ids(column) -%}
 ARRAY_TO_STRING(LIST_SORT(LIST({{ column }}))[:5], ', ')
     || CASE WHEN COUNT(*) > 5 THEN FORMAT(' and {:,} more', COUNT(*) - 5) ELSE '' END
 {%- endmacro %}
 {% macro newest_day(rows) -%}
-(SELECT day FROM newest{{ scope.where("newest", rows) }})
+(SELECT day FROM newest)
 {%- endmacro %}
 {% for table in unstated %}
 SELECT
-    {{ scope.id }}'not stated' AS kind,
+    'not stated' AS kind,
     '{{ table.name }}' AS about,
     COUNT(DISTINCT id) AS how_many,
     MIN(since) AS since,
@@ -114,105 +114,105 @@ SELECT
     FORMAT(
         '{{ table.field }} was left out of the records, on the newest landed day of {:,} {{ table.set }};'
         || ' what was known stands',
-        COUNT(DISTINCT id) FILTER (until = (SELECT day FROM newest{{ scope.where("newest", "not_stated_" ~ table.name) }}))
+        COUNT(DISTINCT id) FILTER (until = (SELECT day FROM newest))
     ) AS description
-FROM not_stated_{{ table.name }} WHERE since <= until{{ scope.grouped }}
+FROM not_stated_{{ table.name }} WHERE since <= until
 HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}
 SELECT
-    {{ scope.id }}'count mismatch', 'classes', COUNT(*), MIN(since), {{ newest_day("mismatched") }},
+    'count mismatch', 'classes', COUNT(*), MIN(since), {{ newest_day("mismatched") }},
     'student_count is not the number of students who list the class: ' || {{ ids("class_id") }}
-FROM mismatched{{ scope.grouped }} HAVING COUNT(*) > 0
+FROM mismatched HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'unlisted class', 'student_classes', COUNT(*), MIN(since), {{ newest_day("unlisted") }},
+    'unlisted class', 'student_classes', COUNT(*), MIN(since), {{ newest_day("unlisted") }},
     'students list the class, the class list does not have it: ' || {{ ids("class_id") }}
-FROM unlisted{{ scope.grouped }} HAVING COUNT(*) > 0
+FROM unlisted HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'more completed than given', 'student_summaries', COUNT(*), MIN(valid_from), {{ newest_day("student_summaries") }},
+    'more completed than given', 'student_summaries', COUNT(*), MIN(valid_from), {{ newest_day("student_summaries") }},
     'students completed more assignments or assessments than were given: ' || {{ ids("student_id") }}
 FROM history.student_summaries
 WHERE valid_to IS NULL
-    AND (completed_assignments > total_assignments OR completed_assessments > total_assessments){{ scope.grouped }}
+    AND (completed_assignments > total_assignments OR completed_assessments > total_assessments)
 HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'submissions', 'class_assignment_activity', COUNT(*), MIN(valid_from), {{ newest_day("class_assignment_activity") }},
+    'submissions', 'class_assignment_activity', COUNT(*), MIN(valid_from), {{ newest_day("class_assignment_activity") }},
     'students with and without submissions are not the students enrolled: ' || {{ ids("class_id") }}
 FROM history.class_assignment_activity
-WHERE valid_to IS NULL AND students_with_submissions + students_without_submissions <> students_enrolled{{ scope.grouped }}
+WHERE valid_to IS NULL AND students_with_submissions + students_without_submissions <> students_enrolled
 HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.of("h") }}'hidden', h.set_name, h.hidden, h.hidden_since, h.snapshot_date,
+    'hidden', h.set_name, h.hidden, h.hidden_since, h.snapshot_date,
     FORMAT(
         '{:,} {} stay current because a search finds them, though the service has listed them nowhere since {}',
         h.hidden, h.set_name, h.hidden_since
     )
 FROM ops.sync_sets AS h
 INNER JOIN (
-    SELECT {{ scope.id }}MAX((s.snapshot_date, s.landing)) AS last
-    FROM ops.syncs AS s WHERE s.outcome = 'synced'{{ scope.grouped }}
-) AS l ON {{ scope.same("l", "h") }}(h.snapshot_date, h.landing) = l.last
+    SELECT MAX((s.snapshot_date, s.landing)) AS last
+    FROM ops.syncs AS s WHERE s.outcome = 'synced'
+) AS l ON (h.snapshot_date, h.landing) = l.last
 WHERE h.hidden > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'reject', set_name,
+    'reject', set_name,
     COUNT(DISTINCT id) + COUNT(DISTINCT CASE WHEN id IS NULL THEN (page, position) END),
     MIN(snapshot_date), MAX(snapshot_date), reason
-FROM ops.rejects GROUP BY {{ scope.id }}set_name, reason
+FROM ops.rejects GROUP BY set_name, reason
 UNION ALL
 SELECT
-    {{ scope.id }}'refused value', table_name, COUNT(DISTINCT id), MIN(snapshot_date), MAX(snapshot_date),
+    'refused value', table_name, COUNT(DISTINCT id), MIN(snapshot_date), MAX(snapshot_date),
     FORMAT('{}: {}', column_name, reason)
-FROM ops.refused_values GROUP BY {{ scope.id }}table_name, column_name, reason
+FROM ops.refused_values GROUP BY table_name, column_name, reason
 UNION ALL
 {% for table, column in percents %}
 SELECT
-    {{ scope.id }}'above 100', '{{ table.name }}', COUNT(*), MIN(valid_from), {{ newest_day(table.name) }},
+    'above 100', '{{ table.name }}', COUNT(*), MIN(valid_from), {{ newest_day(table.name) }},
     '{{ column.name }} is above 100, as with extra credit: ' || {{ ids(table.parent_key) }}
-FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ column.name }} > 100{{ scope.grouped }} HAVING COUNT(*) > 0
+FROM history.{{ table.name }} WHERE valid_to IS NULL AND {{ column.name }} > 100 HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}
 SELECT
-    {{ scope.id }}'id_reused', 'students', COUNT(*), MIN(first_day), {{ newest_day("i") }},
+    'id_reused', 'students', COUNT(*), MIN(first_day), {{ newest_day("i") }},
     '{{ identities.words }}: ' || {{ ids("student_id") }}
-FROM identities AS i WHERE is_reused{{ scope.grouped }} HAVING COUNT(*) > 0
+FROM identities AS i WHERE is_reused HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'same_person', 'students', COUNT(*), MIN(since), {{ newest_day("p") }},
+    'same_person', 'students', COUNT(*), MIN(since), {{ newest_day("p") }},
     'two or more ids with one reference id, or one email and name, so perhaps one person''s: '
     || STRING_AGG(ids, '; ' ORDER BY first_id) FILTER (number <= 5)
     || CASE WHEN COUNT(*) > 5 THEN FORMAT(' and {:,} more', COUNT(*) - 5) ELSE '' END
-FROM persons AS p{{ scope.grouped }} HAVING COUNT(*) > 0
+FROM persons AS p HAVING COUNT(*) > 0
 UNION ALL
 SELECT
-    {{ scope.id }}'drift', set_name, ARG_MAX(count, (snapshot_date, landing)), MIN(snapshot_date), MAX(snapshot_date),
+    'drift', set_name, ARG_MAX(count, (snapshot_date, landing)), MIN(snapshot_date), MAX(snapshot_date),
     FORMAT('unknown field {} ({})', field, type)
-FROM ops.drift GROUP BY {{ scope.id }}set_name, field, type
+FROM ops.drift GROUP BY set_name, field, type
 UNION ALL
 SELECT
-    {{ scope.id }}'gap', NULL, COUNT(*), MIN(day), MAX(day), 'no landing: nothing is known of these days by themselves'
-FROM missing GROUP BY {{ scope.id }}island
+    'gap', NULL, COUNT(*), MIN(day), MAX(day), 'no landing: nothing is known of these days by themselves'
+FROM missing GROUP BY island
 UNION ALL
 {% for table in walked %}
 SELECT
-    {{ scope.of("d") }}'unproven', '{{ table.set }}', COUNT(*), MIN(d.day), MAX(d.day),
+    'unproven', '{{ table.set }}', COUNT(*), MIN(d.day), MAX(d.day),
     'not proven complete: nothing was removed on these nights'
 FROM landed AS d
-ANTI JOIN (SELECT {{ scope.id }}day FROM spans.proven WHERE set_name = '{{ table.set }}') AS p USING ({{ scope.id }}day)
+ANTI JOIN (SELECT day FROM spans.proven WHERE set_name = '{{ table.set }}') AS p USING (day)
 -- Before its first record the set may not have been declared.
-WHERE d.day >= (SELECT MIN(s.first_day) FROM spans.{{ table.name }} AS s{{ scope.where("s", "d") }}){{ scope.grouped }}
+WHERE d.day >= (SELECT MIN(s.first_day) FROM spans.{{ table.name }} AS s)
 HAVING COUNT(*) > 0
 UNION ALL
 {% endfor %}
 SELECT
-    {{ scope.id }}outcome, NULL, COUNT(*), MIN(snapshot_date), MAX(snapshot_date),
+    outcome, NULL, COUNT(*), MIN(snapshot_date), MAX(snapshot_date),
     CASE outcome
         WHEN 'held' THEN 'syncs held: they would change more than a normal night, and wait for a person'
         WHEN 'failed' THEN 'syncs failed: readers kept what was published before'
         ELSE 'syncs discarded: they count for nothing'
     END
-FROM ops.syncs WHERE outcome <> 'synced' GROUP BY {{ scope.id }}outcome
+FROM ops.syncs WHERE outcome <> 'synced' GROUP BY outcome

@@ -12,20 +12,20 @@
 --   is_class_listed    Whether the class was listed on that day, active or not.
 -- Two adjacent versions of one enrollment (same student and class) are neither a leaving nor a joining.
 WITH moved AS (
-    SELECT {{ scope.of("h") }}h.valid_from AS snapshot_date, 'joined' AS change, h.student_id, h.class_id, h.class_title, h.course_name
+    SELECT h.valid_from AS snapshot_date, 'joined' AS change, h.student_id, h.class_id, h.class_title, h.course_name
     FROM history.student_classes AS h
     ANTI JOIN history.student_classes AS b
-        ON {{ scope.same("b", "h") }}b.student_id = h.student_id AND b.class_id = h.class_id AND b.valid_to = h.valid_from
-    WHERE h.valid_from > (SELECT MIN(snapshot_date) FROM spans.days{{ scope.where("days", "h") }})
+        ON b.student_id = h.student_id AND b.class_id = h.class_id AND b.valid_to = h.valid_from
+    WHERE h.valid_from > (SELECT MIN(snapshot_date) FROM spans.days)
     UNION ALL
-    SELECT {{ scope.of("h") }}h.valid_to, 'left', h.student_id, h.class_id, h.class_title, h.course_name
+    SELECT h.valid_to, 'left', h.student_id, h.class_id, h.class_title, h.course_name
     FROM history.student_classes AS h
     ANTI JOIN history.student_classes AS a
-        ON {{ scope.same("a", "h") }}a.student_id = h.student_id AND a.class_id = h.class_id AND a.valid_from = h.valid_to
+        ON a.student_id = h.student_id AND a.class_id = h.class_id AND a.valid_from = h.valid_to
     WHERE h.valid_to IS NOT NULL
 )
 SELECT
-    {{ scope.of("m") }}m.snapshot_date,
+    m.snapshot_date,
     m.change,
     m.class_id,
     m.class_title,
@@ -36,6 +36,6 @@ SELECT
     c.class_id IS NOT NULL AND COALESCE(c.valid_to > m.snapshot_date, TRUE) AS is_class_listed
 FROM moved AS m
 -- The last version that had begun by that day.
-ASOF LEFT JOIN history.students AS s ON {{ scope.same("s", "m") }}s.student_id = m.student_id AND s.valid_from <= m.snapshot_date
-ASOF LEFT JOIN history.classes AS c ON {{ scope.same("c", "m") }}c.class_id = m.class_id AND c.valid_from <= m.snapshot_date
-ORDER BY {{ scope.of("m") }}m.snapshot_date, m.class_id, m.student_id
+ASOF LEFT JOIN history.students AS s ON s.student_id = m.student_id AND s.valid_from <= m.snapshot_date
+ASOF LEFT JOIN history.classes AS c ON c.class_id = m.class_id AND c.valid_from <= m.snapshot_date
+ORDER BY m.snapshot_date, m.class_id, m.student_id

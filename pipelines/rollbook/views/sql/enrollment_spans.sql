@@ -14,27 +14,27 @@
 WITH versions AS (
     SELECT *, LAG(valid_to) OVER w AS before_to
     FROM history.student_classes
-    WINDOW w AS (PARTITION BY {{ scope.id }}student_id, class_id ORDER BY valid_from)
+    WINDOW w AS (PARTITION BY student_id, class_id ORDER BY valid_from)
 ),
 numbered AS (
     SELECT *, COUNT(*) FILTER (before_to IS NULL OR before_to < valid_from) OVER w AS number
     FROM versions
-    WINDOW w AS (PARTITION BY {{ scope.id }}student_id, class_id ORDER BY valid_from)
+    WINDOW w AS (PARTITION BY student_id, class_id ORDER BY valid_from)
 ),
-bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day, MAX(snapshot_date) AS newest FROM spans.days{{ scope.grouped }}),
+bounds AS (SELECT MIN(snapshot_date) AS first_day, MAX(snapshot_date) AS newest FROM spans.days),
 members AS (
     SELECT
-        {{ scope.id }}student_id, class_id,
+        student_id, class_id,
         ARG_MAX(class_title, valid_from) AS class_title,
         ARG_MAX(course_name, valid_from) AS course_name,
         MIN(valid_from) AS joined_on,
         CASE WHEN COUNT(valid_to) = COUNT(*) THEN MAX(valid_to) END AS left_on
     FROM numbered
-    GROUP BY {{ scope.id }}student_id, class_id, number
+    GROUP BY student_id, class_id, number
 ),
-ended AS (SELECT m.*, b.*{{ scope.others }}, COALESCE(m.left_on, b.newest) AS seen_on FROM members AS m {{ scope.cross("bounds AS b") }})
+ended AS (SELECT m.*, b.*, COALESCE(m.left_on, b.newest) AS seen_on FROM members AS m CROSS JOIN bounds AS b)
 SELECT
-    {{ scope.of("e") }}e.student_id,
+    e.student_id,
     s.name,
     e.class_id,
     e.class_title,
@@ -50,6 +50,6 @@ SELECT
         ELSE 'left the class'
     END AS end_reason
 FROM ended AS e
-ASOF LEFT JOIN history.students AS s ON {{ scope.same("s", "e") }}s.student_id = e.student_id AND s.valid_from <= e.seen_on
-ASOF LEFT JOIN history.classes AS c ON {{ scope.same("c", "e") }}c.class_id = e.class_id AND c.valid_from <= e.seen_on
-ORDER BY {{ scope.of("e") }}e.joined_on, e.class_id, e.student_id
+ASOF LEFT JOIN history.students AS s ON s.student_id = e.student_id AND s.valid_from <= e.seen_on
+ASOF LEFT JOIN history.classes AS c ON c.class_id = e.class_id AND c.valid_from <= e.seen_on
+ORDER BY e.joined_on, e.class_id, e.student_id

@@ -18,43 +18,43 @@
 --   never_logged_in_students  Students who had never logged in.
 --   total_time_minutes       Learning time of all students listed, since they began, in minutes.
 {% macro limit(name) -%}
-(SELECT value FROM main.thresholds WHERE name = '{{ name }}'{{ " AND thresholds.institution = s.institution" if scope.column }})
+(SELECT value FROM main.thresholds WHERE name = '{{ name }}')
 {%- endmacro %}
 -- A student stays active for seven days after the last activity, or until the version ends.
 WITH by_summary AS MATERIALIZED (
-    SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_summaries WHERE last_activity_date + {{ active_days + 1 }} > valid_from
 ),
 by_activity AS MATERIALIZED (
-    SELECT {{ scope.id }}student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
+    SELECT student_id, valid_from AS since, LEAST(valid_to, last_activity_date + {{ active_days + 1 }}) AS until
     FROM history.student_activity WHERE last_activity_date + {{ active_days + 1 }} > valid_from
 ),
 -- For most students, activity tracking adds nothing to the summary. For the others the later last day counts, so their
 -- periods are merged.
 differing AS MATERIALIZED (
-    SELECT DISTINCT {{ scope.id }}student_id FROM by_activity ANTI JOIN by_summary USING ({{ scope.id }}student_id, since, until)
+    SELECT DISTINCT student_id FROM by_activity ANTI JOIN by_summary USING (student_id, since, until)
 ),
 ends AS (
-    SELECT {{ scope.id }}student_id, day, SUM(n) AS n
+    SELECT student_id, day, SUM(n) AS n
     FROM (
-        SELECT {{ scope.id }}student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n
+        SELECT student_id, UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n
         FROM (
-            SELECT * FROM by_summary SEMI JOIN differing USING ({{ scope.id }}student_id)
+            SELECT * FROM by_summary SEMI JOIN differing USING (student_id)
             UNION
-            SELECT * FROM by_activity SEMI JOIN differing USING ({{ scope.id }}student_id)
+            SELECT * FROM by_activity SEMI JOIN differing USING (student_id)
         )
     )
-    GROUP BY {{ scope.id }}student_id, day
+    GROUP BY student_id, day
 ),
 turns AS (
-    SELECT {{ scope.id }}day, n, SUM(n) OVER (PARTITION BY {{ scope.id }}student_id ORDER BY day) AS now
+    SELECT day, n, SUM(n) OVER (PARTITION BY student_id ORDER BY day) AS now
     FROM ends WHERE n <> 0
 ),
 summed AS (
-    SELECT {{ scope.id }}valid_from AS since, valid_to AS until, COUNT(*) AS students FROM history.students GROUP BY ALL
+    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS students FROM history.students GROUP BY ALL
     UNION ALL BY NAME
     SELECT
-        {{ scope.id }}valid_from AS since, valid_to AS until,
+        valid_from AS since, valid_to AS until,
         COUNT(completion) AS with_completion,
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
         COUNT(*) FILTER (
@@ -64,22 +64,22 @@ summed AS (
         COUNT(average_score) AS scored,
         SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,
         SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes
-    FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries){{ " AS s" if scope.column }}
+    FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries)
     GROUP BY ALL
     UNION ALL BY NAME
-    SELECT {{ scope.id }}since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING ({{ scope.id }}student_id) GROUP BY ALL
+    SELECT since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING (student_id) GROUP BY ALL
     UNION ALL BY NAME
-    SELECT {{ scope.id }}valid_from AS since, valid_to AS until, COUNT(*) AS never
+    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS never
     FROM history.student_activity WHERE {{ metric.never_logged_in }} GROUP BY ALL
 ),
 steps AS (
     SELECT * EXCLUDE (since, until), UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM summed
     UNION ALL BY NAME
-    SELECT {{ scope.id }}day, CASE WHEN now = 0 THEN -1 ELSE 1 END AS n, 1 AS active FROM turns WHERE now = 0 OR now = n
+    SELECT day, CASE WHEN now = 0 THEN -1 ELSE 1 END AS n, 1 AS active FROM turns WHERE now = 0 OR now = n
 ),
 per_day AS (
     SELECT
-        {{ scope.id }}day,
+        day,
         SUM(n * students) AS students,
         SUM(n * with_completion) AS with_completion,
         SUM(n * completion) AS completion,
@@ -89,11 +89,11 @@ per_day AS (
         SUM(n * minutes) AS minutes,
         SUM(n * active) AS active,
         SUM(n * never) AS never
-    FROM steps WHERE day IS NOT NULL GROUP BY {{ scope.id }}day
+    FROM steps WHERE day IS NOT NULL GROUP BY day
 ),
 totals AS (
     SELECT
-        {{ scope.of("d") }}d.snapshot_date,
+        d.snapshot_date,
         SUM(p.students) AS students,
         SUM(p.with_completion) AS with_completion,
         SUM(p.completion) AS completion,
@@ -103,18 +103,18 @@ totals AS (
         SUM(p.minutes) AS minutes,
         SUM(p.active) AS active,
         SUM(p.never) AS never
-    FROM spans.days AS d LEFT JOIN per_day AS p ON {{ scope.same("p", "d") }}p.day <= d.snapshot_date
-    GROUP BY {{ scope.of("d") }}d.snapshot_date
+    FROM spans.days AS d LEFT JOIN per_day AS p ON p.day <= d.snapshot_date
+    GROUP BY d.snapshot_date
 ),
 moved AS (
     SELECT
-        {{ scope.id }}snapshot_date,
+        snapshot_date,
         COUNT(*) FILTER (change <> 'removed') AS added,
         COUNT(*) FILTER (change = 'removed') AS removed
-    FROM main.changes WHERE table_name = 'students' AND change <> 'changed' GROUP BY {{ scope.id }}snapshot_date
+    FROM main.changes WHERE table_name = 'students' AND change <> 'changed' GROUP BY snapshot_date
 )
 SELECT
-    {{ scope.of("t") }}t.snapshot_date,
+    t.snapshot_date,
     CAST(COALESCE(t.students, 0) AS BIGINT) AS students,
     CASE WHEN t.snapshot_date > f.first_day THEN COALESCE(m.added, 0) END AS students_added,
     CASE WHEN t.snapshot_date > f.first_day THEN COALESCE(m.removed, 0) END AS students_removed,
@@ -127,6 +127,6 @@ SELECT
     CAST(COALESCE(t.never, 0) AS BIGINT) AS never_logged_in_students,
     CAST(COALESCE(t.minutes, 0) AS DOUBLE) AS total_time_minutes
 FROM totals AS t
-{{ scope.cross("(SELECT " ~ scope.id ~ "MIN(snapshot_date) AS first_day FROM spans.days" ~ scope.grouped ~ ") AS f") }}
-LEFT JOIN moved AS m USING ({{ scope.id }}snapshot_date)
-ORDER BY {{ scope.of("t") }}t.snapshot_date
+CROSS JOIN (SELECT MIN(snapshot_date) AS first_day FROM spans.days) AS f
+LEFT JOIN moved AS m USING (snapshot_date)
+ORDER BY t.snapshot_date

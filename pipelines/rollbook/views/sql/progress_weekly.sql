@@ -25,7 +25,7 @@ WITH weeks AS (
 -- before, and end after it. A version is shown in the weeks from `since` (inclusive) to `until` (exclusive).
 shown AS (
     SELECT
-        {{ scope.id }}student_id,
+        student_id,
         CAST(DATE_TRUNC('week', valid_from) AS DATE) AS since,
         CAST(COALESCE(DATE_TRUNC('week', valid_to), DATE 'infinity') AS DATE) AS until,
         total_assignments,
@@ -38,18 +38,18 @@ shown AS (
 -- Two adjacent versions of a student: the second one is new in the week of `since`.
 met AS (
     SELECT
-        {{ scope.id }}since AS week_begins,
+        since AS week_begins,
         COALESCE(total_assignments >= LAG(total_assignments) OVER w, TRUE) AS is_of_same_count,
         CASE WHEN is_of_same_count THEN completion - LAG(completion) OVER w END AS completion,
         CASE WHEN is_of_same_count THEN average_score - LAG(average_score) OVER w END AS score,
         total_time_minutes - LAG(total_time_minutes) OVER w AS minutes
     FROM shown
-    WINDOW w AS (PARTITION BY {{ scope.id }}student_id ORDER BY since)
+    WINDOW w AS (PARTITION BY student_id ORDER BY since)
     QUALIFY LAG(until) OVER w = since
 ),
 moved AS (
     SELECT
-        {{ scope.id }}week_begins,
+        week_begins,
         COUNT(*) AS students,
         COUNT(completion) AS completions,
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
@@ -57,43 +57,43 @@ moved AS (
         SUM(CAST(score AS DECIMAL(18, 6))) AS score,
         COUNT(minutes) AS times,
         SUM(CAST(minutes AS DECIMAL(18, 6))) AS minutes
-    FROM met GROUP BY {{ scope.id }}week_begins
+    FROM met GROUP BY week_begins
 ),
 -- Students with the same version in a week and the week before: their change is zero.
 unmoved AS (
-    SELECT {{ scope.id }}UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, students, completions, scores, times
+    SELECT UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, students, completions, scores, times
     FROM (
         SELECT
-            {{ scope.id }}since, until, COUNT(*) AS students, COUNT(completion) AS completions, COUNT(average_score) AS scores,
+            since, until, COUNT(*) AS students, COUNT(completion) AS completions, COUNT(average_score) AS scores,
             COUNT(total_time_minutes) AS times
-        FROM shown WHERE until > since + 7 GROUP BY {{ scope.id }}since, until
+        FROM shown WHERE until > since + 7 GROUP BY since, until
     )
 ),
 stayed AS (
     SELECT
-        {{ scope.of("w") }}w.week_begins,
+        w.week_begins,
         SUM(u.n * u.students) AS students,
         SUM(u.n * u.completions) AS completions,
         SUM(u.n * u.scores) AS scores,
         SUM(u.n * u.times) AS times
-    FROM weeks AS w INNER JOIN unmoved AS u ON {{ scope.same("u", "w") }}u.week_begins <= w.week_begins
-    GROUP BY {{ scope.of("w") }}w.week_begins
+    FROM weeks AS w INNER JOIN unmoved AS u ON u.week_begins <= w.week_begins
+    GROUP BY w.week_begins
 ),
 -- Only weeks whose week before was landed.
 same AS (
     SELECT
-        {{ scope.of("w") }}w.week_begins,
+        w.week_begins,
         COALESCE(s.students, 0) + COALESCE(m.students, 0) AS students,
         COALESCE(m.completion, 0)
         / NULLIF(CAST(COALESCE(s.completions, 0) + COALESCE(m.completions, 0) AS DOUBLE), 0) AS completion,
         COALESCE(m.score, 0) / NULLIF(CAST(COALESCE(s.scores, 0) + COALESCE(m.scores, 0) AS DOUBLE), 0) AS score,
         COALESCE(m.minutes, 0) / NULLIF(CAST(COALESCE(s.times, 0) + COALESCE(m.times, 0) AS DOUBLE), 0) AS minutes
-    FROM weeks AS w SEMI JOIN weeks AS b ON {{ scope.same("b", "w") }}b.week_begins = w.week_begins - 7
-    LEFT JOIN moved AS m ON {{ scope.same("m", "w") }}m.week_begins = w.week_begins
-    LEFT JOIN stayed AS s ON {{ scope.same("s", "w") }}s.week_begins = w.week_begins
+    FROM weeks AS w SEMI JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+    LEFT JOIN moved AS m ON m.week_begins = w.week_begins
+    LEFT JOIN stayed AS s ON s.week_begins = w.week_begins
 )
 SELECT
-    {{ scope.of("w") }}w.week_begins,
+    w.week_begins,
     w.snapshot_date,
     w.landed_days,
     p.students,
@@ -106,6 +106,6 @@ SELECT
     {{ m.difference("s.score") }} AS same_score_change,
     {{ m.difference("s.minutes") }} AS same_minutes_change
 FROM weeks AS w
-INNER JOIN main.progress_daily AS p ON {{ scope.same("p", "w") }}p.snapshot_date = w.snapshot_date
-LEFT JOIN same AS s ON {{ scope.same("s", "w") }}s.week_begins = w.week_begins
-ORDER BY {{ scope.of("w") }}w.week_begins
+INNER JOIN main.progress_daily AS p ON p.snapshot_date = w.snapshot_date
+LEFT JOIN same AS s ON s.week_begins = w.week_begins
+ORDER BY w.week_begins

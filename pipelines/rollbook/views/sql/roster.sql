@@ -19,7 +19,7 @@
 --   email           The student's email address.
 --   reference_id    The institution's own student id.
 SELECT
-    {{ scope.of("e") }}e.class_id,
+    e.class_id,
     COALESCE(c.class_title, e.class_title) AS class_title,
     c.class_code,
     c.class_status,
@@ -35,5 +35,5 @@ SELECT
     s.email,
     s.reference_id
 FROM main.student_classes AS e
-INNER JOIN main.students AS s USING ({{ scope.id }}student_id)
-LEFT JOIN main.classes AS c USING ({{ scope.id }}class_id)
+INNER JOIN main.students AS s USING (student_id)
+LEFT JOIN main.classes AS c USING (class_id)

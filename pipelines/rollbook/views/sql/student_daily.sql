@@ -26,6 +26,6 @@
 {% import "_student_state.sql" as state with context %}
 WITH {{ state.class_counts("spans.days", ["snapshot_date"]) }}
 SELECT
-    {{ scope.of("landed") }}landed.snapshot_date,
+    landed.snapshot_date,
 {{ state.columns() }}
 FROM {{ state.joined("spans.days", ["snapshot_date"]) }}

@@ -22,55 +22,55 @@
 WITH RECURSIVE {{ identities.reused() }},
 numbered AS (
     SELECT
-        {{ scope.of("h") }}h.student_id, h.valid_from, h.valid_to, h.name, h.email, h.reference_id,
-        COUNT(r.valid_from) OVER (PARTITION BY {{ scope.of("h") }}h.student_id ORDER BY h.valid_from) AS number
-    FROM history.students AS h LEFT JOIN reused AS r USING ({{ scope.id }}student_id, valid_from)
+        h.student_id, h.valid_from, h.valid_to, h.name, h.email, h.reference_id,
+        COUNT(r.valid_from) OVER (PARTITION BY h.student_id ORDER BY h.valid_from) AS number
+    FROM history.students AS h LEFT JOIN reused AS r USING (student_id, valid_from)
 ),
 lives AS (
     SELECT
-        {{ scope.id }}student_id, number,
+        student_id, number,
         student_id || CASE WHEN number > 0 THEN ' since ' || MIN(valid_from) ELSE '' END AS own,
         MIN(valid_from) AS first_day,
         NULLIF(MAX(COALESCE(valid_to, DATE 'infinity')), DATE 'infinity') - 1 AS last_day,
         ARG_MAX_NULL(name, valid_from) AS name,
         ARG_MAX_NULL(email, valid_from) AS email,
         ARG_MAX_NULL(reference_id, valid_from) AS reference_id
-    FROM numbered GROUP BY {{ scope.id }}student_id, number
+    FROM numbered GROUP BY student_id, number
 ),
 known AS (
-    SELECT DISTINCT {{ scope.id }}student_id, number, 'reference id' AS kind, LOWER(reference_id) AS mark
+    SELECT DISTINCT student_id, number, 'reference id' AS kind, LOWER(reference_id) AS mark
     FROM numbered WHERE reference_id IS NOT NULL
     UNION ALL
-    SELECT DISTINCT {{ scope.id }}student_id, number, 'email and name', LOWER(email) || ' ' || LOWER(name)
+    SELECT DISTINCT student_id, number, 'email and name', LOWER(email) || ' ' || LOWER(name)
     FROM numbered WHERE email IS NOT NULL
 ),
 shared AS (
-    SELECT {{ scope.id }}kind, mark FROM known GROUP BY {{ scope.id }}kind, mark HAVING COUNT(*) BETWEEN 2 AND 4
+    SELECT kind, mark FROM known GROUP BY kind, mark HAVING COUNT(*) BETWEEN 2 AND 4
 ),
-marked AS MATERIALIZED (SELECT k.* FROM known AS k SEMI JOIN shared USING ({{ scope.id }}kind, mark)),
+marked AS MATERIALIZED (SELECT k.* FROM known AS k SEMI JOIN shared USING (kind, mark)),
 reached AS (
-    SELECT DISTINCT {{ scope.id }}student_id, number, student_id AS other_id, number AS other_number FROM marked
+    SELECT DISTINCT student_id, number, student_id AS other_id, number AS other_number FROM marked
     UNION
-    SELECT {{ scope.of("r") }}r.student_id, r.number, b.student_id, b.number
+    SELECT r.student_id, r.number, b.student_id, b.number
     FROM reached AS r
     INNER JOIN marked AS a
-        ON {{ scope.same("a", "r") }}a.student_id = r.other_id AND a.number = r.other_number
-    INNER JOIN marked AS b ON {{ scope.same("b", "a") }}b.kind = a.kind AND b.mark = a.mark
+        ON a.student_id = r.other_id AND a.number = r.other_number
+    INNER JOIN marked AS b ON b.kind = a.kind AND b.mark = a.mark
 ),
 persons AS (
     SELECT
-        {{ scope.of("r") }}r.student_id, r.number,
+        r.student_id, r.number,
         ARG_MIN(l.own, (l.first_day, l.student_id)) AS person, COUNT(*) AS ids
     FROM reached AS r
-    INNER JOIN lives AS l ON {{ scope.same("l", "r") }}l.student_id = r.other_id AND l.number = r.other_number
-    GROUP BY {{ scope.of("r") }}r.student_id, r.number
+    INNER JOIN lives AS l ON l.student_id = r.other_id AND l.number = r.other_number
+    GROUP BY r.student_id, r.number
 ),
 links AS (
-    SELECT {{ scope.id }}student_id, number, STRING_AGG(DISTINCT kind, ', ' ORDER BY kind DESC) AS linked_by
-    FROM marked GROUP BY {{ scope.id }}student_id, number
+    SELECT student_id, number, STRING_AGG(DISTINCT kind, ', ' ORDER BY kind DESC) AS linked_by
+    FROM marked GROUP BY student_id, number
 )
 SELECT
-    {{ scope.of("l") }}l.student_id,
+    l.student_id,
     COALESCE(p.person, l.own) AS person,
     l.first_day,
     l.last_day,
@@ -81,6 +81,6 @@ SELECT
     k.linked_by,
     COALESCE(p.ids, 1) AS ids
 FROM lives AS l
-LEFT JOIN persons AS p USING ({{ scope.id }}student_id, number)
-LEFT JOIN links AS k USING ({{ scope.id }}student_id, number)
-ORDER BY {{ scope.of("l") }}l.student_id, l.first_day
+LEFT JOIN persons AS p USING (student_id, number)
+LEFT JOIN links AS k USING (student_id, number)
+ORDER BY l.student_id, l.first_day

@@ -31,29 +31,29 @@
 --   unchanged_since              The landed day that first showed the current summary.
 WITH listed AS (
     SELECT
-        {{ scope.id }}student_id,
+        student_id,
         COUNT(*) AS class_count,
         STRING_AGG(class_title, '; ' ORDER BY class_title, class_id) AS class_titles
     FROM main.student_classes
-    GROUP BY {{ scope.id }}student_id
+    GROUP BY student_id
 ),
 -- Students without a class, then those whose record has said so since the student was last added or returned.
-without AS (SELECT {{ scope.id }}student_id FROM main.students ANTI JOIN main.student_classes USING ({{ scope.id }}student_id)),
+without AS (SELECT student_id FROM main.students ANTI JOIN main.student_classes USING (student_id)),
 versions AS (
-    SELECT {{ scope.id }}student_id, valid_from, LAG(valid_to) OVER (PARTITION BY {{ scope.id }}student_id ORDER BY valid_from) AS before_to
-    FROM history.students SEMI JOIN without USING ({{ scope.id }}student_id)
+    SELECT student_id, valid_from, LAG(valid_to) OVER (PARTITION BY student_id ORDER BY valid_from) AS before_to
+    FROM history.students SEMI JOIN without USING (student_id)
 ),
 present AS (
-    SELECT {{ scope.id }}student_id, MAX(valid_from) FILTER (before_to IS NULL OR before_to < valid_from) AS since
-    FROM versions GROUP BY {{ scope.id }}student_id
+    SELECT student_id, MAX(valid_from) FILTER (before_to IS NULL OR before_to < valid_from) AS since
+    FROM versions GROUP BY student_id
 ),
 in_none AS (
-    SELECT DISTINCT {{ scope.of("r") }}r.student_id
-    FROM spans.student_classes AS r INNER JOIN present AS p USING ({{ scope.id }}student_id)
+    SELECT DISTINCT r.student_id
+    FROM spans.student_classes AS r INNER JOIN present AS p USING (student_id)
     WHERE r.span_state <> 'not_stated' AND (r.last_day IS NULL OR r.last_day >= p.since)
 )
 SELECT
-    {{ scope.of("s") }}s.student_id,
+    s.student_id,
     s.name,
     s.first_name,
     s.last_name,
@@ -82,10 +82,10 @@ SELECT
     activity.days_since_last_activity,
     h.valid_from AS unchanged_since
 FROM main.students AS s
-{{ scope.cross("(SELECT " ~ scope.id ~ "MAX(snapshot_date) AS snapshot_date FROM spans.days" ~ scope.grouped ~ ") AS landed") }}
-LEFT JOIN main.student_summaries AS summary USING ({{ scope.id }}student_id)
-LEFT JOIN main.student_activity AS activity USING ({{ scope.id }}student_id)
-LEFT JOIN listed AS l USING ({{ scope.id }}student_id)
-LEFT JOIN in_none AS n USING ({{ scope.id }}student_id)
-LEFT JOIN (SELECT {{ scope.id }}student_id, valid_from FROM history.student_summaries WHERE valid_to IS NULL) AS h
-    USING ({{ scope.id }}student_id)
+CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed
+LEFT JOIN main.student_summaries AS summary USING (student_id)
+LEFT JOIN main.student_activity AS activity USING (student_id)
+LEFT JOIN listed AS l USING (student_id)
+LEFT JOIN in_none AS n USING (student_id)
+LEFT JOIN (SELECT student_id, valid_from FROM history.student_summaries WHERE valid_to IS NULL) AS h
+    USING (student_id)

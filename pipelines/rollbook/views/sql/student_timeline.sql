@@ -13,7 +13,7 @@
 --   class_title    Class name, as the student's record gave it then, for a change about a class.
 {% import "_identities.sql" as identities with context %}
 WITH {{ identities.reused() }},
-bounds AS (SELECT {{ scope.id }}MIN(snapshot_date) AS first_day FROM spans.days{{ scope.grouped }}),
+bounds AS (SELECT MIN(snapshot_date) AS first_day FROM spans.days),
 -- The fields whose changes are shown: the kind of change, and its wording.
 fields (column_name, what, label, unit, nothing, is_decimal) AS (
     VALUES
@@ -40,13 +40,13 @@ fields (column_name, what, label, unit, nothing, is_decimal) AS (
 ),
 changed AS (
     SELECT c.*, b.first_day
-    FROM main.changes AS c {{ scope.cross("bounds AS b") }}
+    FROM main.changes AS c CROSS JOIN bounds AS b
     WHERE c.snapshot_date > b.first_day AND c.student_id IS NOT NULL
 ),
 -- Summary and activity tracking may report the same last activity: DISTINCT shows it once.
 told AS (
     SELECT DISTINCT
-        {{ scope.of("c") }}c.snapshot_date, c.student_id, c.class_id, f.*,
+        c.snapshot_date, c.student_id, c.class_id, f.*,
         -- Numbers as people write them: 75, not 75.0.
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.old_value AS DOUBLE)) ELSE c.old_value END AS old_value,
         CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.new_value AS DOUBLE)) ELSE c.new_value END AS new_value
@@ -54,7 +54,7 @@ told AS (
     WHERE c.change = 'changed'
 )
 SELECT
-    {{ scope.id }}snapshot_date,
+    snapshot_date,
     student_id,
     CASE change WHEN 'added' THEN 'new' WHEN 'removed' THEN 'gone' ELSE 'back' END AS what,
     CASE change WHEN 'added' THEN 'listed for the first time' WHEN 'removed' THEN 'no longer listed' ELSE 'back' END
@@ -65,11 +65,11 @@ FROM changed
 WHERE table_name = 'students' AND change <> 'changed'
 UNION ALL
 SELECT
-    {{ scope.id }}snapshot_date, student_id, change, change || ' ' || COALESCE(class_title, 'class ' || class_id), class_id, class_title
+    snapshot_date, student_id, change, change || ' ' || COALESCE(class_title, 'class ' || class_id), class_id, class_title
 FROM main.enrollment_changes
 UNION ALL
 SELECT
-    {{ scope.of("t") }}t.snapshot_date, t.student_id, t.what,
+    t.snapshot_date, t.student_id, t.what,
     CASE
         WHEN t.column_name = 'has_ever_logged_in' AND t.new_value = 'true' THEN 'logged in for the first time'
         ELSE CONCAT(
@@ -81,6 +81,6 @@ SELECT
     t.class_id, h.class_title
 FROM told AS t
 LEFT JOIN history.student_classes AS h
-    ON {{ scope.same("h", "t") }}h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
+    ON h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
 UNION ALL
-SELECT {{ scope.id }}valid_from, student_id, 'identity', '{{ identities.words }}', NULL, NULL FROM reused
+SELECT valid_from, student_id, 'identity', '{{ identities.words }}', NULL, NULL FROM reused

@@ -38,11 +38,11 @@ WITH weeks AS NOT MATERIALIZED (
     {{ week.landed() }}
 ),
 before AS NOT MATERIALIZED (
-    SELECT {{ scope.id }}week_begins + 7 AS week_begins, snapshot_date FROM weeks
+    SELECT week_begins + 7 AS week_begins, snapshot_date FROM weeks
 ),
 {{ state.class_counts("weeks", ["week_begins"]) }}
 SELECT
-    {{ scope.id }}week_begins,
+    week_begins,
     landed.snapshot_date,
     landed.landed_days,
 {{ state.columns() }},
@@ -57,8 +57,8 @@ SELECT
 {% endfor %}
     summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
-LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING ({{ scope.id }}week_begins, student_id)
+LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING (week_begins, student_id)
 LEFT JOIN (
-    SELECT {{ scope.id }}week_begins, student_id, assignment_submission_count AS submitted, assignment_missing_count AS missing
+    SELECT week_begins, student_id, assignment_submission_count AS submitted, assignment_missing_count AS missing
     FROM {{ state.on_days("before", ["week_begins"], "student_activity") }}
-) AS tracked USING ({{ scope.id }}week_begins, student_id)
+) AS tracked USING (week_begins, student_id)

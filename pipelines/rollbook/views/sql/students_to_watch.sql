@@ -34,5 +34,5 @@
 --   days_inactive            Days from the last activity to the newest landed day.
 --   term_days_inactive       Those of them that are in a term of terms.csv; all of them if it names none.
 {% import "_watch.sql" as watch with context %}
-WITH asked AS (SELECT {{ scope.id }}MAX(snapshot_date) AS on_day FROM spans.days{{ scope.grouped }}),
+WITH asked AS (SELECT MAX(snapshot_date) AS on_day FROM spans.days),
 {{ watch.students() }}

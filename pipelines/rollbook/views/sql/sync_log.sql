@@ -15,25 +15,25 @@
 --   started_at      When the sync began, UTC.
 --   seconds         How long it took.
 WITH nights AS (
-    SELECT {{ scope.id }}CAST(UNNEST(GENERATE_SERIES(MIN(snapshot_date), MAX(snapshot_date), INTERVAL 1 DAY)) AS DATE) AS snapshot_date
-    FROM ops.syncs{{ scope.grouped }}
+    SELECT CAST(UNNEST(GENERATE_SERIES(MIN(snapshot_date), MAX(snapshot_date), INTERVAL 1 DAY)) AS DATE) AS snapshot_date
+    FROM ops.syncs
 ),
 received AS (
     SELECT
-        {{ scope.id }}snapshot_date, landing,
+        snapshot_date, landing,
         COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'students'), 0) AS students,
         COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'classes'), 0) AS classes
-    FROM ops.syncs LEFT JOIN ops.sync_sets USING ({{ scope.id }}snapshot_date, landing)
-    GROUP BY {{ scope.id }}snapshot_date, landing
+    FROM ops.syncs LEFT JOIN ops.sync_sets USING (snapshot_date, landing)
+    GROUP BY snapshot_date, landing
 ),
 last AS (
-    SELECT *, COUNT(*) OVER (PARTITION BY {{ scope.id }}snapshot_date) AS syncs
-    FROM ops.syncs INNER JOIN received USING ({{ scope.id }}snapshot_date, landing)
+    SELECT *, COUNT(*) OVER (PARTITION BY snapshot_date) AS syncs
+    FROM ops.syncs INNER JOIN received USING (snapshot_date, landing)
     -- A discarded sync is the night's outcome only if all of the night's syncs were discarded.
-    QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ scope.id }}snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
 )
 SELECT
-    {{ scope.of("n") }}n.snapshot_date,
+    n.snapshot_date,
     COALESCE(s.outcome, 'missing') AS outcome,
     CONCAT_WS(
         ' ',
@@ -64,5 +64,5 @@ SELECT
     s.rejected,
     s.started_at,
     ROUND(EPOCH(s.finished_at) - EPOCH(s.started_at), 1) AS seconds
-FROM nights AS n LEFT JOIN last AS s USING ({{ scope.id }}snapshot_date)
-ORDER BY {{ scope.of("n") }}n.snapshot_date
+FROM nights AS n LEFT JOIN last AS s USING (snapshot_date)
+ORDER BY n.snapshot_date

@@ -9,18 +9,18 @@
 --   student_count       Different students whose records list one of the classes.
 --   student_places      The sum of student_count over the classes: a student in two of them counts twice.
 WITH listed AS (
-    SELECT {{ scope.of("c") }}c.teacher_id, COUNT(DISTINCT e.student_id) AS students
-    FROM main.classes AS c INNER JOIN main.student_classes AS e USING ({{ scope.id }}class_id)
-    GROUP BY {{ scope.of("c") }}c.teacher_id
+    SELECT c.teacher_id, COUNT(DISTINCT e.student_id) AS students
+    FROM main.classes AS c INNER JOIN main.student_classes AS e USING (class_id)
+    GROUP BY c.teacher_id
 )
 SELECT
-    {{ scope.id }}teacher_id,
+    teacher_id,
     MAX(teacher_name) AS teacher_name,
     MAX(teacher_email) AS teacher_email,
     {{ metric.class_count }} AS class_count,
     {{ metric.active_class_count }} AS active_class_count,
     COALESCE(ANY_VALUE(l.students), 0) AS student_count,
     {{ metric.student_places }} AS student_places
-FROM main.classes LEFT JOIN listed AS l USING ({{ scope.id }}teacher_id)
+FROM main.classes LEFT JOIN listed AS l USING (teacher_id)
 WHERE teacher_id IS NOT NULL
-GROUP BY {{ scope.id }}teacher_id
+GROUP BY teacher_id

@@ -21,21 +21,21 @@ versions AS (
         , LAG({{ c.name }}) OVER w AS previous_{{ c.name }}
         {% endfor %}
     FROM kept AS k
-    WINDOW w AS (PARTITION BY {{ scope.id }}{{ m.names(table.key) }} ORDER BY valid_from)
+    WINDOW w AS (PARTITION BY {{ m.names(table.key) }} ORDER BY valid_from)
 ),
 all_changes AS (
     SELECT
-        {{ scope.id }}valid_from AS snapshot_date, '{{ table.name }}' AS table_name, {{ ids }}
+        valid_from AS snapshot_date, '{{ table.name }}' AS table_name, {{ ids }}
         CASE WHEN before_from IS NULL THEN 'added' ELSE 'returned' END AS change,
         CAST(NULL AS VARCHAR) AS column_name, CAST(NULL AS VARCHAR) AS old_value, CAST(NULL AS VARCHAR) AS new_value
     FROM versions WHERE before_from IS NULL OR before_to < valid_from
     UNION ALL
-    SELECT {{ scope.id }}valid_to, '{{ table.name }}', {{ ids }} 'removed', NULL, NULL, NULL
+    SELECT valid_to, '{{ table.name }}', {{ ids }} 'removed', NULL, NULL, NULL
     FROM versions WHERE valid_to IS NOT NULL AND (after_from IS NULL OR after_from > valid_to)
     {% for c in table.tracked %}
     UNION ALL
     SELECT
-        {{ scope.id }}valid_from, '{{ table.name }}', {{ ids }} 'changed', '{{ c.name }}',
+        valid_from, '{{ table.name }}', {{ ids }} 'changed', '{{ c.name }}',
         CAST(previous_{{ c.name }} AS VARCHAR), CAST({{ c.name }} AS VARCHAR)
     FROM versions WHERE before_to = valid_from AND {{ c.name }} IS DISTINCT FROM previous_{{ c.name }}
     {% endfor %}

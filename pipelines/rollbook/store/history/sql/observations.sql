@@ -4,19 +4,19 @@
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
 {{- ", " if not loop.last }}{% endfor -%}
 {%- endmacro %}
-SELECT {{ scope.of("t") }}{{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
+SELECT {{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
-SELECT {{ scope.of("o") }}{{ without_values() }}, 'not_stated', o.snapshot_date
+SELECT {{ without_values() }}, 'not_stated', o.snapshot_date
 FROM ({{ observed }}) AS o
 WHERE o.set_name = '{{ table.set }}' AND {{ m.says_nothing("o", table) }}
 {% if table.is_list %}
 UNION ALL
-SELECT {{ scope.of("o") }}{{ without_values() }}, 'empty', o.snapshot_date
+SELECT {{ without_values() }}, 'empty', o.snapshot_date
 FROM ({{ observed }}) AS o
 LEFT JOIN ({{ observed }}) AS q
-    ON {{ scope.same("q", "o") }}q.set_name = o.set_name AND q.id = o.id AND q.snapshot_date = o.snapshot_date
+    ON q.set_name = o.set_name AND q.id = o.id AND q.snapshot_date = o.snapshot_date
     AND {{ m.says_nothing("q", table) }}
-LEFT JOIN (SELECT DISTINCT {{ scope.id }}{{ table.parent_key }} AS id, snapshot_date FROM ({{ rows }}) AS t) AS r
-    ON {{ scope.same("r", "o") }}r.id = o.id AND r.snapshot_date = o.snapshot_date
+LEFT JOIN (SELECT DISTINCT {{ table.parent_key }} AS id, snapshot_date FROM ({{ rows }}) AS t) AS r
+    ON r.id = o.id AND r.snapshot_date = o.snapshot_date
 WHERE o.set_name = '{{ table.set }}' AND o.state = 'stated' AND q.id IS NULL AND r.id IS NULL
 {% endif %}

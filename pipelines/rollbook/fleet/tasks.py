@@ -1,0 +1,134 @@
+"""What is done for one institution of a district by itself: here, or as a task on another machine.
+
+A task gets a text and returns one, both JSON, since it may run in another process. It finds the warehouse's folder
+under the same path, and reads no environment and no registry: the settings are in the text, without the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from rollbook.compose import compose
+from rollbook.errors import RollbookError, SettingError
+from rollbook.settings import DUCKDB, Settings, restored
+from rollbook.store import schema
+from rollbook.store.database import connect, count, literal, names
+from rollbook.store.history.engine import History
+from rollbook.store.schema import TERMS, THRESHOLDS
+from rollbook.sync.rollbook import writer_lock
+from rollbook.sync.whole import always, within_hold
+from rollbook.util import files
+
+Work = Callable[[str], str]
+
+EXPIRED = "the history of some of its days is in its published file alone, since their snapshots have expired"
+NO_DAY = "its lake holds no day, though it has published"
+OTHER_DAYS = "its published file is of other days than its lake: its next sync brings it up to date"
+
+
+class Recomputed(msgspec.Struct):
+    """How a history that was computed again differs from the published one, by table: the rows that the published file
+    lacks, and those that it has too many. Or why it was not compared.
+    """
+
+    differences: dict[str, tuple[int, int]] = {}
+    left_out: str = ""
+    is_empty: bool = False
+
+
+class Rebuilt(msgspec.Struct):
+    """Why an institution was not rebuilt, with the command's exit code; empty if it was."""
+
+    error: str = ""
+    exit_code: int = 0
+
+
+def run(engine: str, work: Work, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Do `work` for each institution: here, one after the other, or as tasks of Spark. Yields the name and the result.
+
+    `engine` is `duckdb`, `sail` or a Spark Connect address. Raises SettingError without its packages, and EngineError.
+    """
+    if engine == DUCKDB:
+        yield from ((name, work(text)) for name, text in asked.items())
+        return
+    try:
+        from rollbook.fleet import spark
+    except ImportError as error:
+        raise SettingError(
+            f"The engine {engine} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
+        ) from error
+    yield from spark.run(engine, work, asked)
+
+
+def each(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do `work` for each row of a task: the columns are the name and the text."""
+    for batch in batches:
+        for name, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield pa.RecordBatch.from_pydict({"name": [name], "text": [work(text)]})
+
+
+def given(settings: Settings, **more: Any) -> str:
+    """The text for a task about an institution: its settings, without secrets, and what else the task needs."""
+    values = settings.model_dump(mode="json", exclude={"api_key", "notify"}, exclude_none=True)
+    return msgspec.json.encode({"settings": values | {"warehouse": str(settings.common_path)}, **more}).decode()
+
+
+def recompute(text: str) -> str:
+    """Compute an institution's history again from its snapshots, and compare it with what it has published. The writer
+    lock is held meanwhile; nothing is changed.
+    """
+    try:
+        found = _recompute(restored(msgspec.json.decode(text)["settings"]))
+    except RollbookError as error:
+        found = Recomputed(left_out=error.message)
+    return msgspec.json.encode(found).decode()
+
+
+def _recompute(settings: Settings) -> Recomputed:
+    rollbook = compose(settings)
+    warehouse, lake = rollbook.warehouse, rollbook.lake
+    if not warehouse.build.exists():  # it never synced
+        return Recomputed(is_empty=True)
+    with writer_lock(warehouse.build, rollbook.clock()), files.aside(warehouse.build) as folder:
+        days = {day: record.digest for day, record in lake.days().items()}
+        if rollbook.landings.expired_days():
+            return Recomputed(left_out=EXPIRED)
+        if not days:
+            return Recomputed(left_out=NO_DAY) if warehouse.published.exists() else Recomputed(is_empty=True)
+        if warehouse.merged_days() != days:
+            return Recomputed(left_out=OTHER_DAYS)
+        with connect(folder / "again.duckdb", scratch=warehouse.scratch) as con:
+            schema.ensure(con)
+            History(con, lake).rebuild()
+            con.execute(f"ATTACH {literal(warehouse.published)} AS published (READ_ONLY)")
+            return Recomputed(differences=_differences(con))
+
+
+def _differences(con: Any) -> dict[str, tuple[int, int]]:
+    found = {}
+    for relation in schema.declared():
+        if relation.schema == "ops" or relation in (THRESHOLDS, TERMS) or relation.name in ("version", "institution"):
+            continue
+        full = f"{relation.schema}.{relation.name}"
+        mine, theirs = (f"SELECT {names(relation.columns)} FROM {of}{full}" for of in ("", "published."))
+        lacking, surplus = (
+            count(con, f"SELECT COUNT(*) FROM ({a} EXCEPT ALL {b})") for a, b in ((mine, theirs), (theirs, mine))
+        )
+        if lacking or surplus:
+            found[full.removeprefix("main.")] = lacking, surplus
+    return found
+
+
+def rebuild(text: str) -> str:
+    """Rebuild an institution's warehouse from what was landed, as `rollbook rebuild` does, and publish it."""
+    asked = msgspec.json.decode(text)
+    try:
+        compose(restored(asked["settings"])).rebuild(confirm=always if asked["yes"] else within_hold)
+        done = Rebuilt()
+    except RollbookError as error:
+        done = Rebuilt(error.message, error.exit_code)
+    return msgspec.json.encode(done).decode()
