@@ -27,7 +27,7 @@ UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV = uv venv --quiet --clear --python "$$found" $(VENV)
 else
-PIP = sed -n '/^[^ ]/s/ .*//p' constraints.txt > $(VENV)/versions.txt && \
+PIP = sed -n '/^[^ ]/s/ *\\$$//p' constraints.txt > $(VENV)/versions.txt && \
 	  $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --constraint $(VENV)/versions.txt
 UV := $(BIN)/uv
 MAKE_VENV = "$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); \
