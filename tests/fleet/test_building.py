@@ -25,11 +25,6 @@ from tests.support.warehouses.erasures import erase
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollbook.views.catalog.create_views", lambda *_: None)
-
-
 @pytest.fixture(scope="module")
 def played() -> Iterator[District]:
     """For copying."""

@@ -40,7 +40,7 @@ def die(district: District, step: int, *arguments: str) -> bool:
 def versions(files: list[Path]) -> list[str]:
     """The builds that made these files; each can be read."""
     return [
-        str(v) for file in files for (v,) in rows(file, "SELECT id FROM spans.version, (FROM student_daily LIMIT 1)")
+        str(v) for file in files for (v,) in rows(file, "SELECT id FROM spans.version, (FROM student_weekly LIMIT 1)")
     ]
 
 

@@ -133,10 +133,11 @@ def gather(
         try:
             if path is None or (engine != DUCKDB and name not in parts):
                 raise FileNotFoundError(name)
-            about = parts[name] if name in parts else _about(con, file.scratch, path)
-            with _attached(con, file.scratch, file.part(name) if name in parts else path), transaction(con):
-                for relation in relations(pseudonymous=file.is_pseudonymous):
-                    con.execute(_rows(name, relation, pseudonymous=file.is_pseudonymous, is_part=name in parts))
+            with _attached(con, file.scratch, file.part(name) if name in parts else path):
+                about = parts[name] if name in parts else _about(con, path)
+                with transaction(con):
+                    for relation in relations(pseudonymous=file.is_pseudonymous):
+                        con.execute(_rows(name, relation, pseudonymous=file.is_pseudonymous, is_part=name in parts))
             given[name] = about
         except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
             left_out[name] = DAMAGED
@@ -241,10 +242,11 @@ def make_part(text: str) -> str:
     try:
         with connect(Path(asked["part"]), scratch=scratch) as con:
             views.create_tables(con, (contents.RELEASE,) if asked["pseudonymous"] else ())
-            about = _about(con, scratch, path)
-            with _attached(con, scratch, path), transaction(con):
-                for relation in relations(pseudonymous=asked["pseudonymous"]):
-                    con.execute(_rows(asked["name"], relation, pseudonymous=asked["pseudonymous"], is_part=False))
+            with _attached(con, scratch, path):
+                about = _about(con, path)
+                with transaction(con):
+                    for relation in relations(pseudonymous=asked["pseudonymous"]):
+                        con.execute(_rows(asked["name"], relation, pseudonymous=asked["pseudonymous"], is_part=False))
     except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
         return "null"
     return msgspec.json.encode(about).decode()
@@ -252,7 +254,7 @@ def make_part(text: str) -> str:
 
 @contextmanager
 def _attached(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> Iterator[None]:
-    """Attach a file as `given`."""
+    """Attach a file as `given`, which keeps that version even if the institution publishes meanwhile."""
     with translate_errors(path, scratch):
         con.execute(f"ATTACH {literal(path)} AS given (READ_ONLY)")
         try:
@@ -261,15 +263,14 @@ def _attached(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> Iter
             con.execute("DETACH given")
 
 
-def _about(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> dict[str, Any]:
-    """What a published file says of itself."""
+def _about(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    """What the attached file at a path says of itself."""
     mode = stat.S_IMODE(path.stat().st_mode)
-    with _attached(con, scratch, path):
-        about = con.execute("""
-            SELECT
-                v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
-            FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
-        """).fetchone()
+    about = con.execute("""
+        SELECT
+            v.id, v.published_at, (SELECT MAX(snapshot_date) FROM given.spans.days), i.school_id, i.school_name
+        FROM given.spans.version AS v CROSS JOIN given.main.institution AS i
+    """).fetchone()
     keys = ("version", "published_at", "newest_day", "school_id", "school_name")
     return {**dict(zip(keys, about or (), strict=True)), "mode": mode}
 

@@ -90,7 +90,7 @@ class Codes:
         A file that was restored from a backup may still have them.
         """
         found, gone = self.stored(), self.register.matcher()
-        if found is None or not gone:
+        if found is None or not gone or self.register.read().pending is not None:  # what is under way counts its codes
             return found
         left = {student: code for student, code in found.codes.items() if student not in gone}
         return found if len(left) == len(found.codes) else msgspec.structs.replace(found, codes=left)
@@ -108,6 +108,12 @@ class Codes:
         """Use this release from now on. It replaces the file's content."""
         files.set_mode(files.folder(self.path.parent), files.PRIVATE_FOLDER)
         files.write(self.path, msgspec.json.encode(release))
+
+    def forget_erased(self) -> None:
+        """Remove erased students from a file that was restored."""
+        stored, left = self.stored(), self.load()
+        if left is not None and left != stored:
+            self.save(left)
 
     def damaged(self, how: str) -> DamagedError:
         """The error for a table of codes that cannot be used."""
@@ -162,10 +168,7 @@ class Pseudonymous(Listener):
         This repairs what a killed writer, a restored file or a changed setting left.
         """
         self.versions.retire(leaving=0)
-        if (release := self.codes.load()) is not None and len(release.codes) < len(
-            (self.codes.stored() or release).codes
-        ):
-            self.codes.save(release)
+        self.codes.forget_erased()
         if not self.wanted:
             remove(self.next)
             if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
