@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from rollbook.defs.launches import MOST_BYTES, NO_VARIABLES, Launches, refused
+from rollbook.defs.launches import MOST_BYTES, NO_VARIABLES, Launches, RunCoordinator, refused
+from rollbook.defs.partitions import BY_TAG
 
 LAUNCH = "mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename } }"
 ENV = {"env": "ROLLBOOK_API_KEY"}
@@ -102,3 +105,19 @@ def test_the_app_gets_what_is_passed_on_as_it_came_and_no_more_than_a_query_can_
     assert ask(bad) == ask(bad, path="/graphql/") == (403, NO_VARIABLES.encode())
     assert ask(bad, path="/report_asset_check/x") == (200, bad)
     assert ask(b" " * (MOST_BYTES + 1))[0] == 413
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_run_has_the_account_of_the_guards_header_and_none_without_the_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_guarded: bool
+) -> None:
+    """To Dagster's own webserver anybody may send that header."""
+    monkeypatch.setattr(RunCoordinator, "is_guarded", is_guarded)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        queue = RunCoordinator()
+        queue.register_instance(instance)
+        run = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags={BY_TAG: "forged"})
+        monkeypatch.setattr(dg.SubmitRunContext, "get_request_header", lambda *_: "head")
+        monkeypatch.setattr(dg.QueuedRunCoordinator, "submit_run", lambda *_: None)  # it wants a code location
+        queue.submit_run(dg.SubmitRunContext(run, None))  # type: ignore[arg-type]
+        assert instance.get_runs()[0].tags[BY_TAG] == ("head" if is_guarded else "")

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from rollbook import settings
-from rollbook.defs.launches import Launches
+from rollbook.defs.launches import Launches, RunCoordinator
 from rollbook.errors import RollbookError
 from rollbook.institutions import Registry
 from rollbook.outputs import report
@@ -109,7 +109,7 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
             app.routes.insert(0, Route(f"/{report.FILE}", report_page))
             app.routes.insert(0, Route("/report/{name}.html", report_page))
             app.routes.insert(0, Route(f"/{FLEET_FILE}", fleet_page))
-            accounts = settings.account_names()
+            accounts, RunCoordinator.is_guarded = settings.account_names(), True
             guarded = Guard(Launches(app), allowed_hosts(host, port, names), accounts=accounts)
             uvicorn.run(guarded, host=host, port=port, log_level="warning", **LIMITS)
 
