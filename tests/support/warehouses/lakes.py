@@ -15,7 +15,6 @@ from rollbook.store import schema
 from rollbook.store.history.engine import History
 from rollbook.store.lake import Lake, Part, Staged, compose
 from rollbook.store.staging import Staging
-from rollbook.views import fleet as views
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, Record, school_class, student, within
 
@@ -53,14 +52,6 @@ class SmallLake:
         """Bring the history up to the lake."""
         history = History(self.con, self.lake)
         history.catch_up(history.behind())
-
-    def give(self, into: Path, institution: str) -> None:
-        """Write the tables as the institution would give them to its fleet."""
-        for relation in views.shared():
-            folder = into / (full := f"{relation.schema}.{relation.name}")
-            folder.mkdir(parents=True, exist_ok=True)
-            rows = f"SELECT '{institution}' AS institution, * FROM {full}"
-            self.con.execute(f"COPY ({rows}) TO '{folder / institution}.parquet' (FORMAT parquet)")
 
 
 def lakes(folder: Path, seed: int, *, nightly: bool) -> dict[str, SmallLake]:

@@ -53,7 +53,7 @@ ROUND({{ value }}, 2) + 0
 )
 {%- endmacro -%}
 
-{#- A number rounded, halves up. ROUND(2.675, 2) rounds up on Spark, by its decimal digits, and down elsewhere. -#}
+{#- A number rounded, halves up. -#}
 {%- macro rounded(value, places=2) -%}
 CAST(FLOOR(({{ value }}) * {{ 10 ** places }} + 0.5) AS DOUBLE) / {{ 10 ** places }}
 {%- endmacro -%}
