@@ -77,7 +77,7 @@ def test_any_other_is_named_by_its_place_and_not_quoted(
     assert "hidden" not in caught.value.message + caplog.text
 
 
-def test_what_apprise_sends_without_encryption_is_known() -> None:
+def test_unencrypted_apprise_addresses_are_recognised() -> None:
     """A new version of Apprise with another such service fails here, and is looked at."""
     import apprise
 

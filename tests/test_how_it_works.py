@@ -78,7 +78,7 @@ def test_one_students_five_days_give_the_history_that_the_page_shows() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_links_to_is_there(page: str) -> None:
+def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     linked = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if ":" not in link]
     named = re.findall(r"`((?:pipelines|tests|dagster_home|\.github|\.ci)/[\w./-]+)`", text)

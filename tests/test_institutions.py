@@ -138,7 +138,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
         ("[oak]\npublished_mode = 0o640", "published_mode in .oak. .* valid string"),
     ],
 )
-def test_what_is_wrong_in_the_registry_is_named_and_never_quoted(registry: Path, text: str, says: str) -> None:
+def test_registry_errors_are_named_without_quoting_values(registry: Path, text: str, says: str) -> None:
     registry.write_text(text)
     with pytest.raises(SettingError, match=says) as caught:
         settings.place("oak"), settings.load(fetches=False, institution="oak")

@@ -35,7 +35,7 @@ def test_two_settings_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert s.file_mode == 0o600
 
 
-def test_what_fetches_nothing_needs_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in GOOD:
         monkeypatch.delenv(name, raising=False)
     assert load(fetches=False).walks == 3

@@ -42,7 +42,7 @@ def test_every_column_of_text_says_whether_it_is_personal() -> None:
     assert [(name, c.name) for name, c in texts if c.personal is None] == []
 
 
-def test_what_names_a_person_is_personal() -> None:
+def test_columns_that_name_a_person_are_personal() -> None:
     assert [(t.name, c.name) for t in TABLES.values() for c in t.columns if c.personal] == [
         *(("students", c) for c in ["email", "name", "first_name", "last_name", "reference_id", "profile_image"]),
         ("classes", "teacher_name"),

@@ -129,7 +129,7 @@ def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(t
     assert landings == [1, 2, 3]
 
 
-def test_what_is_marked_names_no_pupil(house: House, job: Job) -> None:
+def test_dagsters_records_of_a_run_name_no_pupil(house: House, job: Job) -> None:
     result = job.nightly(house, 1)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "snapshots" in log
@@ -149,7 +149,7 @@ def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> 
     assert {name: e.metadata for name, e in found.items() if not e.passed} == {}
 
 
-def test_what_the_source_contradicts_is_a_warning_and_is_published_all_the_same(house: House, job: Job) -> None:
+def test_contradictions_of_the_source_are_published_with_a_warning(house: House, job: Job) -> None:
     service = house.service
     service.classes[0]["student_count"] = 7
     service.classes[1]["student_count"] = 0

@@ -40,7 +40,7 @@ def listed(school: School, page: Any, asked: str = "", **key: Any) -> list[tuple
             return found
 
 
-def test_who_is_newly_to_watch_is_who_the_view_named_tonight_and_not_the_night_before(small: School) -> None:
+def test_newly_watched_students_were_not_listed_the_night_before(small: School) -> None:
     before = {key for (key,) in small.rows(WATCHED)}
     assert shown(small, pages.school)["morning"].to_watch == len(before)
     # After nine days most pupils have worked: without this, the night would be held.

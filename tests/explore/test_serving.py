@@ -168,7 +168,7 @@ def test_each_view_is_one_line_of_the_access_log_and_a_download_another(small: S
     assert name not in log.read_text()
 
 
-def test_what_came_from_outside_is_text_everywhere(tmp_path: Path) -> None:
+def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:
     held = [{"class_id": 501, "class_title": HOSTILE, "course_name": HOSTILE}]
     people = [student(7, name=HOSTILE, classes=held, **within("summary", completion_rate=5.0))]
     with new_house(people, [school_class(501, class_title=HOSTILE)]) as house:

@@ -220,9 +220,7 @@ def test_excel_without_its_extra_says_what_to_install(
         ("SELECT FROM WHERE", "DuckDB does not understand"),
     ],
 )
-def test_what_is_not_a_question_is_refused_in_a_sentence(
-    fortnight: School, out: Path, question: str, message: str
-) -> None:
+def test_invalid_queries_are_refused_in_a_sentence(fortnight: School, out: Path, question: str, message: str) -> None:
     with pytest.raises(ArgumentError) as raised:
         write(fortnight, question, Format.CSV, out)
     assert message in raised.value.message

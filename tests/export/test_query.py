@@ -194,7 +194,7 @@ def test_no_text_is_run_as_a_query_wherever_it_is_hidden(school: School, query: 
         (f"SELECT {' + '.join(['1'] * 900)}", [(900,)]),
     ],
 )
-def test_what_only_reads_is_answered(school: School, query: str, rows: list[tuple[object, ...]] | None) -> None:
+def test_read_only_queries_are_answered(school: School, query: str, rows: list[tuple[object, ...]] | None) -> None:
     answer = run_query(school.published, query)
     assert answer.rows if rows is None else answer.rows == rows
 
@@ -211,7 +211,7 @@ def test_what_only_reads_is_answered(school: School, query: str, rows: list[tupl
         ("FROM read_csv('f')", "the function read_csv"),
     ],
 )
-def test_what_could_do_more_than_read_is_named(school: School, query: str, what: str) -> None:
+def test_queries_that_could_write_are_named(school: School, query: str, what: str) -> None:
     with pytest.raises(ArgumentError) as raised:
         run_query(school.published, query)
     assert raised.value.message == (

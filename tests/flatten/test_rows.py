@@ -137,6 +137,6 @@ def test_bytes_that_are_not_text_cost_one_value() -> None:
 
 
 @pytest.mark.parametrize(("record", "kind"), [("pupil", "string"), (None, "null"), ([], "array"), (7, "integer")])
-def test_what_is_not_an_object_is_refused(record: Any, kind: str) -> None:
+def test_answers_that_are_not_objects_are_refused(record: Any, kind: str) -> None:
     (reject,) = one(page(student(1), record)).rejects
     assert (reject.position, reject.id, reject.reason) == (2, None, f"expected an object, got {kind}")

@@ -80,7 +80,7 @@ def test_each_institution_has_its_own_outcome_and_what_is_good_is_published(nigh
     assert "127.0.0.1:9" in nights.hook.texts[0]
 
 
-def test_what_was_synced_already_is_not_asked_again_and_the_rest_is(nights: Nights) -> None:
+def test_only_institutions_without_a_sync_are_fetched(nights: Nights) -> None:
     assert nights.first["ash"].asked is False
     assert [nights.again[name].asked for name in GOOD] == [False] * 3
     more = {name: nights.asked_again[name] - count for name, count in nights.asked.items()}

@@ -51,9 +51,7 @@ def played(secrets: Secrets) -> Iterator[District]:
         yield made
 
 
-def test_who_needs_no_names_asks_about_all_institutions_that_make_a_file_without_them(
-    district: District, secrets: Secrets
-) -> None:
+def test_queries_without_names_cover_all_institutions_with_such_a_file(district: District, secrets: Secrets) -> None:
     built = district.build()
     assert (built.left_out, built.failed) == ({}, "")
     assert built.pseudonymous == Built(2, 15, night(2), {CEDAR: MAKES_NONE})
@@ -112,7 +110,7 @@ def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_f
 
 
 @pytest.mark.slow
-def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) -> None:
+def test_rollups_without_names_count_no_change_of_a_name(district: District) -> None:
     """Two students were renamed on the second night, and of one of them two figures changed."""
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
@@ -125,7 +123,7 @@ def test_what_it_has_besides_tells_of_no_change_of_a_name(district: District) ->
 
 
 @pytest.mark.slow
-def test_why_a_night_failed_and_why_somebody_is_paused_may_name_a_student_and_is_not_in_it(
+def test_reasons_of_failures_and_pauses_stay_out_of_the_file_without_names(
     district: District, secrets: Secrets
 ) -> None:
     district.pause(BIRCH, "until Zaphod is back")
@@ -200,7 +198,7 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
 
 
 @pytest.mark.slow
-def test_who_stops_making_a_file_is_out_of_it_with_the_next_build_and_the_last_takes_it_along(
+def test_an_institution_without_a_file_is_left_out_of_the_build(
     district: District,
 ) -> None:
     district.write({ASH: WITHOUT_NAMES[ASH]})

@@ -62,7 +62,7 @@ def version(name: str) -> str:
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, SAIL])
-def test_what_is_published_is_what_the_lakes_say(district: District, engine: str) -> None:
+def test_published_histories_match_the_lakes(district: District, engine: str) -> None:
     compared, *others = verify(district, engine)
     assert (set(compared), others) == (set(SYNCED), [[], {}])
     assert district.left_by_builds() == [], "pupils' records are left"
@@ -101,7 +101,7 @@ def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(dis
     assert verify(district, DUCKDB, SHARING)[1] == []
 
 
-def test_what_would_be_held_is_published_only_with_yes(district: District) -> None:
+def test_lost_landings_stop_a_rebuild(district: District) -> None:
     book = opened(LATER)
     for day in book.raw.days()[1:]:
         shutil.rmtree(book.raw.root / f"snapshot_date={day}")

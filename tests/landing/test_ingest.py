@@ -97,7 +97,7 @@ def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.usefixtures("_where")
-def test_what_is_staged_on_the_way_is_what_is_read_from_raw(
+def test_rows_staged_during_the_fetch_equal_rows_read_from_raw(
     raw: RawStore, session: LandingSession, tmp_path: Path
 ) -> None:
     writer = session.begin(DAY)
@@ -204,7 +204,7 @@ def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: BodyWrit
     assert process._process.wait(10) == 0
 
 
-def test_what_it_cannot_take_yet_waits_here_and_all_arrives(process: BodyWriterProcess, tmp_path: Path) -> None:
+def test_undelivered_messages_wait_and_all_arrive(process: BodyWriterProcess, tmp_path: Path) -> None:
     for _ in range(40):
         one(process, os.urandom(2**18))
     process.seal()

@@ -212,7 +212,7 @@ def test_a_verdict_is_written_with_its_reason_and_counts_once(raw: RawStore) -> 
     assert raw.manifests() == [judged]
 
 
-def test_what_was_held_may_be_approved_and_nothing_else(raw: RawStore) -> None:
+def test_only_held_landings_may_be_approved(raw: RawStore) -> None:
     held = raw.record_verdict(land(raw), Verdict.HELD)
     for verdict in (Verdict.SYNCED, Verdict.UNPROVEN, Verdict.FAILED):
         with pytest.raises(ValueError, match="already has a verdict: held"):

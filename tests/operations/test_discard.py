@@ -118,7 +118,7 @@ def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed
         (5, 7, r"2026-11-24 has no landing 7; it has 1 \(synced\). Name one of them with --landing"),
     ],
 )
-def test_what_is_not_there_cannot_be_discarded(house: House, day: int, landing: int | None, says: str) -> None:
+def test_discarding_a_missing_landing_is_refused(house: House, day: int, landing: int | None, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
         discard(house.rollbook(), night(day), landing, reason="")
 
@@ -158,7 +158,7 @@ def test_readers_learn_at_once_that_a_held_landing_was_discarded_or_put_back(hou
     assert syncs(house) == [("held", "held", True)]
 
 
-def test_what_was_approved_in_part_and_then_discarded_was_proven_all_the_same(house: House) -> None:
+def test_a_landing_approved_in_part_and_then_discarded_stays_proven(house: House) -> None:
     with pytest.raises(HeldError):
         house.night(6, students(2))
     house.rollbook().approve(only=["students:listed"])

@@ -227,7 +227,7 @@ def test_its_bytes_are_right_behind_a_record_that_cannot_be_read(pieces: dict[by
     (("students", "999"), "There is no row students 999, nor was there one before"),
     (("students", "1", "--on", "2026-11-19"), "There is no row students 1 on 2026-11-19, nor was there one before"),
 ])  # fmt: skip
-def test_what_is_not_there_is_refused_in_a_sentence(eventful: House, arguments: tuple[str, ...], says: str) -> None:
+def test_unknown_values_are_refused_in_a_sentence(eventful: House, arguments: tuple[str, ...], says: str) -> None:
     done = run_at(eventful.warehouse, "why", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in " ".join(done.stderr.split())

@@ -53,7 +53,7 @@ def test_the_history_keeps_what_the_days_said_that_are_gone(expired: ChangingNig
     assert left_over(expired.house.warehouse) == []
 
 
-def test_who_has_last_nights_file_open_can_read_all_of_it_for_one_more_night(nights: ChangingNights) -> None:
+def test_readers_of_last_nights_file_can_read_it_one_more_night(nights: ChangingNights) -> None:
     nights.play(6, keep_days=KEEP)
     with duckdb.connect(nights.house.published, read_only=True) as analyst:
         before = analyst.execute("SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY 1").fetchall()

@@ -67,7 +67,7 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
     assert modes == {"private": 0o700, "access-2026-11.jsonl": 0o600, ".access.lock": 0o600}
 
 
-def test_who_became_this_account_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_login_behind_an_account_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uid").write_text("4294967295")
     monkeypatch.setattr(machine, "_LOGIN_UID", tmp_path / "uid")
     monkeypatch.setenv("SUDO_USER", "counsellor")
@@ -207,7 +207,7 @@ def test_access_shows_the_log_and_escapes_it(small: School) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
-def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
+def test_access_logged_by_root_stays_the_owners_file(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     access.note(tmp_path, "sql")
     made = [tmp_path / "private", *(tmp_path / "private").iterdir()]
@@ -216,7 +216,7 @@ def test_what_root_logs_stays_the_owners(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_more_than_a_plain_read_has_no_number_of_students(small: School, tmp_path: Path) -> None:
+def test_complex_queries_are_logged_without_a_count_of_students(small: School, tmp_path: Path) -> None:
     queries = [
         "SELECT 1 AS student_id, STRING_AGG(name, ';') FROM students",
         "SELECT class_id AS student_id, name FROM roster",

@@ -181,7 +181,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
     assert list((house.warehouse / "raw").rglob(".*")) == []
 
 
-def test_what_a_backup_brings_back_is_removed_by_the_next_writer(lived: House, erased: House) -> None:
+def test_the_next_writer_removes_erased_students_from_restored_backups(lived: House, erased: House) -> None:
     """Of raw/, of snapshots/ and of the published files, restored from before the erasure."""
     before = others(erased)
     for part in ("raw", "snapshots", "published"):

@@ -36,7 +36,7 @@ def row(shown: str, first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_what_is_personal_follows_the_declarations() -> None:
+def test_personal_columns_follow_the_declarations() -> None:
     kinds = {
         (table, column): personal
         for table, columns in re.findall(r"^### ([\w.]+)$(.*?)(?=^##)", text(), flags=re.MULTILINE | re.DOTALL)

@@ -22,7 +22,7 @@ from rollbook.privacy.access import without_values
         ("SELECT $$Anna$$, E'An\\'na', $tag$ Anna $tag$, 'An''na'", "SELECT ?, ?, ?, ?"),
     ],
 )
-def test_what_was_asked_is_kept_and_its_values_are_not(query: str, shown: str) -> None:
+def test_the_log_keeps_queries_without_their_values(query: str, shown: str) -> None:
     assert without_values(query) == shown
 
 

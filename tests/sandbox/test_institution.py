@@ -187,7 +187,7 @@ def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_end
         assert any(gone in later for at, gone in left for later in window[at:]), "nobody returns"
 
 
-def test_what_was_done_vanishes_only_when_a_school_year_begins() -> None:
+def test_completed_work_falls_only_when_a_school_year_begins() -> None:
     year = played(Institution(120), date(2027, 8, 22), 364)[::7]
     counted = [
         {

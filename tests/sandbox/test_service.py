@@ -154,7 +154,7 @@ def command(warehouse: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_what_the_command_prints_syncs_into_a_warehouse_of_its_own(tmp_path: Path) -> None:
+def test_the_printed_settings_sync_into_a_separate_warehouse(tmp_path: Path) -> None:
     with command(tmp_path, "--day", "2026-09-14", "--seed", "3", "--key", "k", "--odd") as process:
         assert process.stdout is not None
         printed = [process.stdout.readline() for _ in range(4)]

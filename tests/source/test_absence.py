@@ -210,7 +210,7 @@ def test_the_hidden_of_earlier_nights_keep_their_day_and_cause_no_further_walk(c
     assert (found.walked.walk.proof is not None, found.walked.walk.walks) == (True, 1)
 
 
-def test_who_vanishes_during_the_second_walk_is_searched_for_too(client_of: MakeClient) -> None:
+def test_records_that_vanish_during_the_second_walk_are_searched_for(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         service.hide(1)
         client, current = client_of(service), Current(students(10), [])

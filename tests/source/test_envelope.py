@@ -71,7 +71,7 @@ def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record
     )
 
 
-def test_what_is_nested_beyond_reason_costs_a_record_or_is_malformed() -> None:
+def test_deep_nesting_costs_a_record_or_the_page() -> None:
     deep = "[" * 100_000 + "]" * 100_000
     assert page_of(SETS["students"])(page('[{"id": 1, "deep": ' + deep + '}, {"id": 2}]')).ids == [1, 2]
     for read in (institution, detail):
@@ -112,7 +112,7 @@ def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
         page("[]") + b"x",
     ],
 )
-def test_what_is_not_the_contracts_page_is_refused(body: bytes) -> None:
+def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         page_of(SETS["students"])(body)
 

@@ -134,9 +134,7 @@ def test_it_is_a_function_of_its_landing_whatever_becomes_of_other_days(house: H
     assert house.tables() == add(Expected(), "students:listed").tables()
 
 
-def test_who_approved_which_part_is_recorded_shown_and_known_by_its_day(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_approvals_of_parts_are_recorded_with_the_person(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "login", lambda: "sam")
     house.at(3).rollbook().approve(only=["students:removed"], reason="the leavers are known")
     house.at(4).rollbook().approve(only=["classes:listed"])

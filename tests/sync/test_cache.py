@@ -55,7 +55,7 @@ def test_after_that_time_or_when_told_so_it_asks_again(caching: House) -> None:
     assert name(caching) == "Another"
 
 
-def test_what_failed_or_was_held_is_asked_for_again(caching: House) -> None:
+def test_failed_and_held_institutions_are_fetched_again(caching: House) -> None:
     caching.service.on(faults.refused(), path="students", times=1)
     with pytest.raises(ServiceError):
         later(caching, 6).sync()

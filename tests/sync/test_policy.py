@@ -60,7 +60,7 @@ def test_each_table_is_judged_by_its_own_rows_classes_too() -> None:
     assert guard(counts(60), *(counts(7, removed=6, table=table) for table in tables)) == says
 
 
-def test_what_is_not_walked_is_never_held() -> None:
+def test_unwalked_sets_are_never_held() -> None:
     assert guard(counts(9, removed=9, table="student_details"), counts(1, altered=1, table="institution")) == ""
 
 

@@ -15,7 +15,7 @@ from tests.support.wire import faults
 # --- what passes -----------------------------------------------------------------------------------------------------
 
 
-def test_what_can_be_read_without_loss_passes(house: House) -> None:
+def test_values_readable_without_loss_are_accepted(house: House) -> None:
     """100 for 100.0, an integral float for an integer, an id among them, and the bounds of a percentage."""
     odd = student(
         7.0,
@@ -37,7 +37,7 @@ def test_what_can_be_read_without_loss_passes(house: House) -> None:
     assert house.tables() == Expected().night(1, [plain, *students(3)], [school_class(502)]).tables()
 
 
-def test_what_may_be_missing_or_null_is_null(house: House) -> None:
+def test_missing_optional_values_are_null(house: House) -> None:
     may = ("first_name", "last_name", "reference_id", "profile_image")
     bare = student(2, **dict.fromkeys(may, MISSING), summary={}, activity_tracking={}, classes=[{"class_id": 501}])
     nulls = student(
@@ -96,7 +96,7 @@ ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
 
 
 @pytest.mark.parametrize("value", daily([*ODD, "N" * 100_000], ["a"]), ids=lambda v: str(v)[:9])
-def test_what_the_auth_check_says_beside_the_id_and_the_time_fails_no_night(house: House, value: Any) -> None:
+def test_odd_details_of_the_auth_check_fail_no_night(house: House, value: Any) -> None:
     """What is odd there is NULL; the sets do not depend on the name of a key."""
     house.service.on(
         faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
@@ -120,7 +120,7 @@ QUIET: dict[str, Record] = {
 
 
 @pytest.mark.parametrize("how", daily(QUIET, "null"))
-def test_what_a_record_does_not_state_stays_as_it_was(house: House, how: str) -> None:
+def test_unstated_values_stay(house: House, how: str) -> None:
     expected = Expected()
     later = within("activity_tracking", assignment_missing_count=4, days_since_last_activity=9)
     quiet = student(1, name="Pupil Renamed", **QUIET[how])

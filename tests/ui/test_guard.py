@@ -123,9 +123,7 @@ def test_a_page_is_the_uis_own_or_gets_nothing(origin: str, comes_back: str) -> 
     ("site", "comes_back"),
     [("same-origin", "the UI"), ("none", "the UI"), ("same-site", FOREIGN), ("cross-site", FOREIGN)],
 )
-def test_what_the_browser_says_of_the_asking_site_counts_where_something_could_change(
-    site: str, comes_back: str
-) -> None:
+def test_cross_site_requests_that_could_change_something_are_refused(site: str, comes_back: str) -> None:
     assert answer("POST", "/graphql", {"host": OWN, "sec-fetch-site": site} | JSON) == comes_back
     assert answer("GET", "/runs", {"host": OWN, "sec-fetch-site": site}) == "the UI"  # a link in a mail or a chat
 

@@ -88,7 +88,7 @@ def test_all_python_is_python_and_supersets_parameters_are_json() -> None:
     assert json.loads(block("Superset", "json")) == {"connect_args": {"read_only": True}}
 
 
-def test_what_is_exported_for_excel_is_written(fortnight: School, tmp_path: Path) -> None:
+def test_exports_for_excel_are_written(fortnight: School, tmp_path: Path) -> None:
     lines = block("Excel and LibreOffice", "sh").splitlines()
     for line in lines:
         command, *arguments = shlex.split(line)

@@ -38,7 +38,7 @@ def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None
     assert landed
 
 
-def test_who_is_missing_more_than_last_month_is_so_in_the_two_snapshots(fortnight: School) -> None:
+def test_students_missing_more_work_match_the_two_snapshots(fortnight: School) -> None:
     asked = {(r[0], r[2], r[3]) for r in fortnight.rows(RECIPES[0].sql)}
     activity = fortnight.frame("SELECT * FROM snapshots.student_activity").set_index(["snapshot_date", "student_id"])
     then, now = (activity.loc[day].assignment_missing_count for day in ("2026-09-30", "2026-10-07"))

@@ -150,7 +150,7 @@ def test_one_person_with_two_ids_is_linked(second: Record, linked_by: str | None
         assert made.query(FINDINGS) == ([("same_person", 1, night(2), words)] if linked_by else [])
 
 
-def test_what_many_share_is_no_identity_and_links_go_on_over_several_ids() -> None:
+def test_shared_names_make_no_identity_and_links_span_several_ids() -> None:
     with new_house() as made:
         made.night(1, [student(i, reference_id="none") for i in range(1, 6)])
         assert made.query(FINDINGS) == []

@@ -80,7 +80,7 @@ def test_a_macro_answers_from_its_own_file_or_not_at_all(two_files: duckdb.DuckD
         assert own != theirs
 
 
-def test_which_landed_day_a_day_is_answered_by(house: House) -> None:
+def test_a_day_is_answered_by_the_last_landed_day_up_to_it(house: House) -> None:
     house.night(1, students(2), classes(1))
     house.night(4, students(3))
     days = [night(1) - ONE_DAY, night(1), night(3), night(4), date(2030, 1, 1)]
@@ -89,7 +89,7 @@ def test_which_landed_day_a_day_is_answered_by(house: House) -> None:
     assert house.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[0]}')") == [(0,)]
 
 
-def test_who_is_to_watch_on_each_night_that_was_landed_whatever_it_left_unsaid(house: House) -> None:
+def test_watched_students_match_the_model_on_every_landed_night(house: House) -> None:
     low, worse = (within("summary", completion_rate=rate) for rate in (15.0, 0.0))
     house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)

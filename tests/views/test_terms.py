@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -
         "\ufeffName;First_day;Last_day\r\n Autumn ; 01.09.2026;18.12.2026\r\n;;\r\nSpring;11.1.2027;26.3.2027\r\n",
     ],
 )
-def test_what_spreadsheet_programs_save_is_understood_in_any_order(file: Path, text: str) -> None:
+def test_terms_saved_by_spreadsheet_programs_are_read_in_any_order(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
     assert editable.read_terms(file) == (AUTUMN, SPRING)
 

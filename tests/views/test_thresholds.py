@@ -41,7 +41,7 @@ def test_the_committed_file_holds_the_defaults() -> None:
         "Name,Value\r\n score_below , 62.5 \r\n",
     ],
 )
-def test_what_spreadsheet_programs_save_is_understood(file: Path, text: str) -> None:
+def test_thresholds_saved_by_spreadsheet_programs_are_read(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
     assert values(file) == DEFAULTS | {"score_below": 62.5}
 

@@ -84,7 +84,7 @@ def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_ba
     ]
 
 
-def test_why_a_time_in_a_class_ended(hand: Hand) -> None:
+def test_enrollment_spans_state_why_they_ended(hand: Hand) -> None:
     hand.land(*D[:10])
     for number, until in ((1, None), (2, D[6]), (3, None), (4, None)):
         hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=until)
@@ -170,7 +170,7 @@ def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> N
     assert hand.ask("SELECT low_completion_students FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1") == [(1,)]
 
 
-def test_who_never_logged_in_is_given_some_days_and_is_not_also_inactive(hand: Hand) -> None:
+def test_students_without_a_login_get_some_days_and_are_not_inactive(hand: Hand) -> None:
     hand.land(*D)
     hand.student(1, "Ada")
     hand.student(2, "Bob")
@@ -207,7 +207,7 @@ def test_severity_is_one_at_a_threshold_two_at_twice_it_and_adds_up_over_the_rea
     assert hand.ask("SELECT severity FROM students_to_watch WHERE student_id = 4") == [(2.0,)]
 
 
-def test_who_is_newly_still_and_no_longer_to_watch_and_who_left(hand: Hand) -> None:
+def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) -> None:
     hand.land(D[0], D[2], D[3])  # nothing was landed on D[1]
     low, fine = (
         {"total_assignments": 10 + given, "completed_assignments": 8, "completion_rate": rate}

@@ -74,7 +74,9 @@ def test_another_one_leaves_the_rest_as_it_is_and_a_link_stays_one(file: Path) -
         ("oak", {"key_env": "K", "timezone": "Mars/Base"}, "timezone in .oak. of institutions.toml is 'Mars/Base'"),
     ],
 )
-def test_what_cannot_be_is_refused_and_the_file_stays(file: Path, name: str, given: dict[str, str], says: str) -> None:
+def test_impossible_institutions_are_refused_and_the_file_stays(
+    file: Path, name: str, given: dict[str, str], says: str
+) -> None:
     with pytest.raises(RollbookError, match=says):
         add(name, **given)
     assert file.read_text() == TEXT

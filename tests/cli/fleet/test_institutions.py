@@ -69,7 +69,7 @@ def test_every_command_about_one_institution_is_tried_above() -> None:
 
 
 @pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "fleet --help"])
-def test_what_is_about_none_runs_without(registry: Path, typed: str) -> None:
+def test_commands_about_no_institution_run_without_a_name(registry: Path, typed: str) -> None:
     assert CliRunner().invoke(app, typed.split()).exit_code == 0
 
 

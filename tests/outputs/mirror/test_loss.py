@@ -112,7 +112,7 @@ def test_a_file_that_is_damaged_or_missing_here_stays_whole_in_the_copy(
 
 
 @pytest.mark.slow
-def test_what_is_discarded_restored_approved_erased_or_expired_is_not_lost(house: House) -> None:
+def test_changes_by_our_own_commands_are_no_loss(house: House) -> None:
     nights = begin_changing(house, 1)
     house.at(2).service.key = "changed"
     with pytest.raises(Exception, match="key"):

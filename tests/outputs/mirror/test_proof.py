@@ -67,7 +67,7 @@ def test_a_copy_of_everything_that_may_happen_is_proven(house: House) -> None:
     assert [p.name for p in (house.warehouse / "build").glob("aside-*")] == []
 
 
-def test_what_readers_do_not_have_yet_is_no_difference(house: House) -> None:
+def test_unpublished_syncs_do_not_fail_the_proof(house: House) -> None:
     house.over["keep_days"] = 4
     begin(house, [student(1, name=None, summary="refused"), *students(29, first=2)])
     assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(1,)]

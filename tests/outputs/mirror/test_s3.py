@@ -103,7 +103,7 @@ def test_a_store_that_hangs_costs_the_night_some_seconds_and_the_next_one_catche
     assert restored(house, tmp_path / "new").tables() == played.expected.tables()
 
 
-def test_what_refuses_the_credentials_is_said_without_them(
+def test_refused_credentials_are_reported_without_showing_them(
     house: House, between: Between, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = lambda *_: "500"

@@ -93,7 +93,7 @@ DRIPS = {"headers": (b"HTTP/1.1 200 Said\r\n", b"x: y\r\n"), "a body": (b"HTTP/1
 
 
 @pytest.mark.parametrize("what", daily(DRIPS, "a body"))
-def test_what_trickles_in_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_endless_answers_are_given_up(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Each byte comes well within the read timeout, and nothing is left waiting: the process is gone."""
     monkeypatch.setattr(channels, "SECONDS", 1)
     first, piece = DRIPS[what]

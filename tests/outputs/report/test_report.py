@@ -109,7 +109,7 @@ def test_its_verdict_and_what_is_new_are_those_of_the_newest_day_of_watch_daily(
     assert f"4 and more {bands[1][1]} " in shown
 
 
-def test_what_changed_last_night_is_what_changes_hold(fortnight: School) -> None:
+def test_report_counts_of_changes_match_the_views(fortnight: School) -> None:
     shown = text(made(fortnight))
     new, gone = fortnight.rows(
         f"SELECT students_added, students_removed FROM progress_daily WHERE snapshot_date = '{LAST}'"
@@ -145,7 +145,7 @@ def test_without_names_it_says_where_they_are_and_shows_no_command(fortnight: Sc
     assert "rollbook export" not in shown
 
 
-def test_who_left_the_school_has_not_left_a_class_and_who_worked_has_submitted(fortnight: School) -> None:
+def test_leaving_the_school_is_not_leaving_a_class(fortnight: School) -> None:
     shown = text(made(fortnight))
     left = f"""SELECT COUNT(DISTINCT student_id) FILTER (is_student_listed), COUNT(DISTINCT student_id)
                FROM enrollment_changes WHERE change = 'left' AND snapshot_date = '{LAST}'"""

@@ -63,9 +63,7 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     assert house.tables() == expected.night(5, students(59), classes(4)).tables()
 
 
-def test_what_was_fetched_while_nothing_could_be_read_proves_nothing_though_it_was_killed_as_it_landed(
-    house: House, expected: Expected
-) -> None:
+def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: House, expected: Expected) -> None:
     manifest = house.warehouse / MANIFESTS[0]
     kept = manifest.read_bytes()
     manifest.write_bytes(b"")
@@ -87,7 +85,7 @@ def test_what_was_fetched_while_nothing_could_be_read_proves_nothing_though_it_w
     assert house.tables() == expected.night(5, students(60), classes(4)).tables()
 
 
-def test_what_another_institution_landed_while_nothing_could_be_read_never_counts(
+def test_another_institutions_landing_never_counts_even_if_fetched_while_blocked(
     house: House, expected: Expected
 ) -> None:
     manifest = house.warehouse / MANIFESTS[0]

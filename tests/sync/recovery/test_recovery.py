@@ -72,7 +72,7 @@ def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_
     assert house.tables() == expected.tables()
 
 
-def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(house: House) -> None:
+def test_foreign_files_in_the_published_place_are_moved_aside(house: House) -> None:
     make_a_folder_of_it(house)
     house.sync()
     (aside,) = (house.warehouse / "build" / "altered").iterdir()
@@ -84,7 +84,7 @@ def test_what_somebody_put_in_the_published_files_place_is_moved_aside_and_kept(
 
 
 @pytest.mark.slow
-def test_what_the_published_file_has_wrong_is_made_right_from_the_lake(house: House, expected: Expected) -> None:
+def test_faults_in_the_published_file_are_repaired_from_the_lake(house: House, expected: Expected) -> None:
     """The checks refuse what was merged from it; what was merged from the lake they let pass."""
     restore_the_first_night(house)
     answers = iter([{"rule": ["wrong"]}])
