@@ -43,7 +43,7 @@ class RollbookError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened and what to do next."""
+        """Says what happened and what to do next."""
         return str(self)
 
 
@@ -156,7 +156,7 @@ class ExpiredError(RollbookError):
 
 
 class LostError(RollbookError):
-    """What was landed here once is missing, and was neither expired nor discarded. A retry does not help.
+    """Landings are missing, and were neither expired nor discarded. A retry does not help.
 
     Restoring it does, or giving it up with `--accept-loss`.
     """

@@ -129,7 +129,7 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
 
 
 def add(path: Path, name: str, values: Mapping[str, Any], check: Callable[[Path], None]) -> None:
-    """Add an institution with these settings to a file, which is created if needed. What is in the file stays as it is.
+    """Add an institution with these settings to a file, which is created if needed. The rest of the file stays.
 
     A secret is a table: `{"env": "NAME"}` or `{"file": "/path"}`. `check` raises SettingError for a file that is not
     valid; then the file is unchanged. Raises SettingError for an invalid name, too.

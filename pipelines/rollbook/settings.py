@@ -354,7 +354,7 @@ class SourceSettings(_Group):
 
 
 class GuardSettings(_Group):
-    """What is held for approval (G3), and the host names and accounts that reach the UI (G12)."""
+    """The limits of a hold (G3), and the host names and accounts that reach the UI (G12)."""
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
     hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
@@ -379,7 +379,7 @@ class AlertSettings(_Group):
 
     @cached_property
     def notify_names(self) -> tuple[str, ...]:
-        """What messages call each address, such as `address 2 (slack)`."""
+        """The name of each address in messages, such as `address 2 (slack)`."""
         return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
 
 
@@ -417,7 +417,7 @@ S = TypeVar("S", bound=_Group)
 _FOR_ALL = frozenset(
     {"warehouse", "institution", "institutions", "ui_hosts", "ui_accounts", "fleet_engine", "untracked"}
 )
-# What a variable is called that holds a secret, and from which length on its value is taken for one.
+# Names of variables that hold a secret, and the least length of a secret.
 _LONG = 8
 _IS_SECRET = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL")
 # Where a school's records are, and the key to them.

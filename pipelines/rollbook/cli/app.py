@@ -1,4 +1,4 @@
-"""What all commands share: the app itself, its exit codes, and how it prints."""
+"""Shared by all commands: the app itself, its exit codes, and how it prints."""
 
 from __future__ import annotations
 

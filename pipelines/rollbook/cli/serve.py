@@ -301,7 +301,7 @@ def demo(
 
 
 def _play(rollbook: WholeRollbook, day: date) -> None:
-    """Sync a day of the demo. What is held, as in the summer's great changes, is approved, as a person would."""
+    """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
     try:
         run_job(day)
     except RunFailedError as error:

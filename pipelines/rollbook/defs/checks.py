@@ -21,7 +21,7 @@ from rollbook.sync.whole import WholeRollbook
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 
-# What each check found: a sentence, or a number of rows. A check that passed found nothing. A check of what was landed
+# The finding of each check: a sentence, or a number of rows. A check that passed found nothing. A check of a landed day
 # has the day, the others have none.
 Found = Mapping[tuple[dg.AssetCheckKey, str | None], str | int]
 

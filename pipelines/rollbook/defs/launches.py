@@ -1,4 +1,4 @@
-"""What a request to Dagster's GraphQL may not hold, and who asked for a run.
+"""Refuses GraphQL requests that read the environment, and records the account that asked for a run.
 
 Dagster reads a launch's configuration with `{env: NAME}` in the place of any text or number, and takes the variable
 from the environment of the process that holds the key to the records service. The UI has no login, and shows in a
@@ -62,7 +62,7 @@ class Launches:
 
 def refused(body: bytes) -> bool:
     """Whether a query, or its variables, hold a mapping with a key of REFUSED, also in a text that is YAML or JSON, as
-    a configuration may be. What cannot be read is passed on if no word of it could be such a key.
+    a configuration may be. Unreadable text is passed on if no word of it could be such a key.
     """
     try:
         asked = json.loads(body)
@@ -110,7 +110,7 @@ class RunCoordinator(QueuedRunCoordinator):
     is_guarded: ClassVar[bool] = False
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
-        """Queue a run. What a launch itself says of its account is replaced."""
+        """Queue a run. An account that the launch itself names is replaced."""
         by = (context.get_request_header(ACCOUNT) or "") if self.is_guarded else ""
         self._instance.add_run_tags(context.dagster_run.run_id, {BY_TAG: by})
         return super().submit_run(context)

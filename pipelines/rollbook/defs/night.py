@@ -28,7 +28,7 @@ SKIPPED_TAG = "rollbook/skipped"
 
 # Called for each fetched page. The command line sets it: it runs the job in its own process.
 progress: Progress | None = None
-# Who runs the command, which runs the job in its own process; empty in a run that was launched in the UI.
+# The person who runs the command, which runs the job in its own process; empty in a run that was launched in the UI.
 person = ""
 NO_LOGIN = "the UI, no login"
 Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
@@ -151,7 +151,7 @@ def _landed(
 
 
 def _asked_by(context: dg.AssetExecutionContext) -> str:
-    """Who launched a run in the UI, if that is known: our own queue says so, while a launch itself may say anything."""
+    """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
     is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
     return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
 

@@ -72,7 +72,7 @@ nightly_sync = dg.define_asset_job(
     executor_def=dg.in_process_executor,
     description="Fetch both sets, snapshot, merge and publish them: one day, one run.",
 )
-# What a cron line and a zone are made of, as a schedule's name may hold it.
+# Characters of cron lines and zones that a schedule's name may not hold.
 _IN_NAMES = str.maketrans({"*": "x", "/": "_per_", ",": "_and_", "-": "_to_", "+": "_plus_", " ": "_"})
 
 

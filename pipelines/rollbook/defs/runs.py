@@ -213,7 +213,7 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
 
 
 def _watched(says: str, late: str = "") -> dg.SensorResult:
-    """What a tick says. For a newly late night also a failed check: a backfill made the asset look fresh, maybe."""
+    """The result of a tick. For a newly late night also a failed check: a backfill made the asset look fresh, maybe."""
     failed = dg.AssetCheckEvaluation(PUBLISHED, IS_FRESH, passed=False, metadata={"found": late})
     return dg.SensorResult(skip_reason=says, asset_events=[failed] if late else [])
 

@@ -1,6 +1,6 @@
 """Reads the published file for one view of the app.
 
-Paging, sorting, searching and counting are done in SQL, so big tables stay there. What a person types is a parameter,
+Paging, sorting, searching and counting are done in SQL, so big tables stay there. Typed text is a parameter,
 never part of the SQL.
 """
 
@@ -48,7 +48,7 @@ MEMORY_LIMIT = "1GB"
 # An export locks the settings of the database that it opens, which a process shares by path: one at a time. So does
 # a trace.
 _LOCKING = Lock()
-# What `Book.once` computed, and of which night.
+# The values that `Book.once` computed, and their night.
 _known: dict[str, tuple[Any, Any]] = {}
 
 
@@ -149,7 +149,7 @@ class Book:
         return Listing(columns[:-1], rows, found[0][-1] if found else 0, page, f"{query}{by}", values)
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
-        """What `make` returns, computed once for each night (and `of`): the slowest queries, without names or texts.
+        """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.
 
         The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
         """
@@ -204,7 +204,7 @@ class Book:
             return out.open("rb")  # can be read when the folder is gone
 
     def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
-        """What `rollbook why` says of a row, or of one value of it. Raises ArgumentError."""
+        """The answer of `rollbook why` about a row, or about one of its values. Raises ArgumentError."""
         with _LOCKING:
             found = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
         self.students = found.students

@@ -1,4 +1,4 @@
-"""What each page shows: its rows and figures, for its template of the same name.
+"""The content of each page: its rows and figures, for its template of the same name.
 
 Each function is one page. It gets the open file and the query of the address, and returns the values of its template:
 `title`, and `listing` if the page has a list that is sorted, turned over and downloaded as CSV. Raises ArgumentError

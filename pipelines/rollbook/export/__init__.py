@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 
 def exported(warehouse: Path) -> list[Path]:
-    """The files in the export folder, sorted. What is in them is not known: people edit, rename and add files there."""
+    """The files in the export folder, sorted. Their content is not known: people edit, rename and add files there."""
     return sorted(p for p in (warehouse / EXPORTS).rglob("*") if p.is_symlink() or p.is_file())
 
 

@@ -231,8 +231,8 @@ def export(
     `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
     number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
     the rows may then show any student); if it raises, there is no file. Only the
-    owner may read the file. What does not fit into memory is spilled to `scratch`, a private folder. Returns the number
-    of rows.
+    owner may read the file. Rows that do not fit into memory are spilled to `scratch`, a private folder. Returns the
+    number of rows.
 
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
     there are more rows than an Excel sheet holds.

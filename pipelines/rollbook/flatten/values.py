@@ -1,8 +1,8 @@
 """Reads the values of one record as declared, where a service writes them in its own way (G9).
 
-What can mean one thing only is read so, and counted as an oddity: `{}` as an empty list, `[]` as a missing object, a
-number in quotes, the date of a timestamp. Any other value that is not as declared is refused: it is NULL, and the rest
-of the record counts. `rows` turns records into tables, and decides which records are refused as a whole.
+Values with only one possible meaning are read so, and counted as an oddity: `{}` as an empty list, `[]` as a missing
+object, a number in quotes, the date of a timestamp. Any other value that is not as declared is refused: it is NULL, and
+the rest of the record counts. `rows` turns records into tables, and decides which records are refused as a whole.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def _parts(file: FleetFile, sources: Mapping[str, Path | None], engine: str) -> 
 
 
 class _About(msgspec.Struct):
-    """What a published file says of itself, and the mode of the file."""
+    """The version, day and school of a published file, and its mode."""
 
     version: str
     published_at: datetime
@@ -264,7 +264,7 @@ def _attached(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> Iter
 
 
 def _about(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
-    """What the attached file at a path says of itself."""
+    """The version, day and school of the attached file at a path."""
     mode = stat.S_IMODE(path.stat().st_mode)
     about = con.execute("""
         SELECT

@@ -146,7 +146,7 @@ class FleetState(formats.Kept, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, last=outcome, refused=refused)
 
     def why_paused(self, name: str) -> str:
-        """Why the institution of this name is left out; empty if it is not."""
+        """The reason for leaving the institution out; empty if it takes part."""
         if self.paused or len(self.refused) < REFUSED_NIGHTS:
             return self.paused
         return (
@@ -515,7 +515,7 @@ class _Lines(logging.Formatter):
 
 
 def _message(error: Exception, name: str) -> str:
-    """What happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
+    """Say what happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
     if isinstance(error, RollbookError):
         return naming(name, error.message)
     own = [frame for frame in extract_tb(error.__traceback__) if "pipelines" in Path(frame.filename).parts]
@@ -578,14 +578,14 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def why(self) -> str:
-        """What happened, and what to do, in words."""
+        """Says what happened, and what to do."""
         if self.shown == "late" and self.due is not None:
             return f"the night of {self.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook fleet sync`"
         return self.paused or (self.last.message if self.last else "")
 
 
 class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rollbook fleet status` prints, also as JSON: the number of institutions by state, and each institution."""
+    """The output of `rollbook fleet status`, also as JSON: counts by state, and each institution."""
 
     counts: dict[str, int]
     institutions: tuple[InstitutionStatus, ...]
@@ -699,7 +699,7 @@ def write_page(fleet: Fleet, out: Path) -> str:
 
 
 def _figures(file: Path) -> dict[str, Any]:
-    """What the page has from fleet.duckdb; `built_at` is when that was built."""
+    """The page's figures from fleet.duckdb; `built_at` is when that was built."""
     figures = """
         SELECT
             institution, snapshot_date, students, active_classes, average_completion_rate, completion_vs_institutions,

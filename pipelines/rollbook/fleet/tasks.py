@@ -1,4 +1,4 @@
-"""What is done for one institution of a district by itself: here, or as a task on another machine.
+"""The work for one institution of a district: here, or as a task on another machine.
 
 A task gets a text and returns one, both JSON, since it may run in another process. It finds the warehouse's folder
 under the same path, and reads no environment and no registry: the settings are in the text, without the key.
@@ -41,7 +41,7 @@ class Recomputed(msgspec.Struct):
 
 
 class Rebuilt(msgspec.Struct):
-    """Why an institution was not rebuilt, with the command's exit code; empty if it was."""
+    """The reason why an institution was not rebuilt, with the command's exit code; empty if it was."""
 
     error: str = ""
     exit_code: int = 0

@@ -269,7 +269,7 @@ def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[b
 
 @dataclass
 class Found:
-    """What one landing holds about erased students: how many bodies, records, rejects and searches."""
+    """Traces of erased students in one landing: how many bodies, records, rejects and searches."""
 
     landing: LandingFolder
     bodies: int = 0

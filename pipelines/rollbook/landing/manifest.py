@@ -22,12 +22,12 @@ from rollbook.tables import WALKED
 REMOVED, LISTED = "removed", "listed"
 PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 
-# What was requested.
+# The kind of request.
 Kind = Literal["auth", "walk", "search", "detail"]
 
 
 class Details(StrEnum):
-    """Which students are also fetched one by one."""
+    """The students that are also fetched one by one."""
 
     none = "none"
     changed = "changed"
@@ -108,7 +108,7 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """What one received body is.
+    """The description of one received body.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
     the `detail` of the student `sought`. It had `records` records when received; `erased` of them have been removed,
@@ -156,7 +156,7 @@ class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a landing is held: a sentence, and the counts behind it (G3)."""
+    """The reason of a hold: a sentence, and the counts behind it (G3)."""
 
     reason: str
     counts: tuple[TableCounts, ...]
@@ -182,7 +182,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     # The approved parts, such as `students:removed`; empty for the whole landing.
     parts: tuple[str, ...]
-    # Why the landing was held.
+    # The reason of the hold.
     held: str
     held_at: datetime
     # The changes that were shown.
@@ -293,7 +293,7 @@ class Manifest(Kept, frozen=True, kw_only=True):
 
 
 class Discard(msgspec.Struct, frozen=True, kw_only=True):
-    """Why, when (UTC) and by whom (the account that logged in) a landing was moved aside, and since when it is back.
+    """The reason, the time (UTC) and the person (the account that logged in) of a discard, and since when it is back.
 
     `discard.json` beside its bodies lists all of them, in order: what is put back keeps it.
     """

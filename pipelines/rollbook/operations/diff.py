@@ -1,4 +1,4 @@
-"""What a sync would do now (dry run): fetches and compares everything, and keeps nothing.
+"""A dry run of a sync: fetches and compares everything, and keeps nothing.
 
 Bodies and rows go to a private temporary folder in the warehouse's `build/`, which is removed at the end. If the
 process is killed, the next writer removes it.

@@ -69,7 +69,7 @@ def _not_expired(rollbook: WholeRollbook, day: date) -> list[Manifest]:
 
 
 def _no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifest]) -> str:
-    """Why there is nothing to discard."""
+    """Says why there is nothing to discard."""
     if not manifests:
         return f"Nothing was landed on {day}, so there is nothing to discard"
     there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
@@ -78,7 +78,7 @@ def _no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifes
 
 
 def _nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:
-    """Why a discard cannot be undone."""
+    """Says why a discard cannot be undone."""
     if not numbers:
         return f"No landing of {day} was discarded, so there is nothing to restore"
     return f"Landing {landing} of {day} was not discarded; choose from {', '.join(map(str, numbers))} with --landing"

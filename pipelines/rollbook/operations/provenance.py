@@ -98,7 +98,7 @@ def trace(
 def _source(
     raw: RawStore, table: Table, key: tuple[int, ...], day: date, column: str | None, hidden: list[str], *, show: bool
 ) -> Iterator[Line]:
-    """What was received on a landed day about a row: the record, or the proof of its absence; or why that is gone."""
+    """The source of a row on a landed day: the record, or the proof of its absence; or why that is gone."""
     for manifest in reversed(counted(raw.manifests(day))):
         folder, proof = raw.open(manifest), manifest.proof(table.set)
         records = _records(folder, table, key[0])
@@ -166,7 +166,7 @@ def _read(table: Table, key: tuple[int, ...], record: Record) -> list[dict[str, 
 
 
 def _decisions(raw: RawStore, days: Iterable[date]) -> Iterator[Line]:
-    """What people decided about these days' landings, in words."""
+    """People's decisions about these days' landings, in words."""
     for day in sorted(days):
         for m in (*raw.manifests(day), *(m for m, _ in raw.discarded(day))):
             landing = f"landing {m.landing} of {day}"

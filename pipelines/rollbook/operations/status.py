@@ -37,7 +37,7 @@ GROWTH, GROWTH_LEAST = 0.5, 40_000
 # The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
 # free blocks are reused.
 FILE_LEAST = 32 * machine.MB
-# What DuckDB may spill to disk, and a safety margin.
+# Room for DuckDB to spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
 # One run in Dagster's records: 23 assets and 13 checks, in the run's own file and again in the index.
 RUN_BYTES = 1_000_000
@@ -94,7 +94,7 @@ class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rollbook status` prints, also as JSON.
+    """The output of `rollbook status`, also as JSON.
 
     `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
@@ -182,7 +182,7 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _why_held(manifest: Manifest) -> str:
-    """Why a landing is held, and which parts of it were approved all the same."""
+    """The reason of a hold, and which parts of it were approved all the same."""
     parts = ", ".join(sorted(manifest.parts))
     return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
 
@@ -202,7 +202,7 @@ def freshness(
 
 
 def not_synced(due: datetime) -> str:
-    """What to say of a late night."""
+    """The message about a late night."""
     return f"the night of {due:%Y-%m-%d %H:%M} was not synced: run `rollbook sync`, and see what it says"
 
 
@@ -285,7 +285,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Night:
-    """What one night adds to raw/ and snapshots/, and the published file's size now; in bytes."""
+    """The bytes that one night adds to raw/ and snapshots/, and the published file's size now."""
 
     raw: int
     lake: int

@@ -1,1 +1,1 @@
-"""What listens to a night and makes something of it: the morning page, alerts, the copy in an object store."""
+"""Listeners that make something of a night: the morning page, alerts, the copy in an object store."""

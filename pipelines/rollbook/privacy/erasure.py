@@ -56,7 +56,7 @@ _HINT = "student"
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
 
 
-# What is counted, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
+# The counts, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
 LABELS = {
     "landings": "landings with the student, in raw/",
     "bodies": "bodies in them, rewritten or removed",
@@ -75,7 +75,7 @@ LABELS = {
     "dagster": "texts in Dagster's records, changed",
     "recognised": "remaining records with the student's email or reference id, under another id or none",
 }
-# What to do about records of Dagster that were not cleaned.
+# Advice about records of Dagster that were not cleaned.
 _BY_HAND = "look for the student's id in the logs of runs with details, and delete these runs."
 TO_DO = (
     "Backups of the warehouse, of raw/, of fleet.duckdb and of Dagster's folder still hold the student: delete them, or"
@@ -94,7 +94,7 @@ TO_DO = (
 
 @dataclass(frozen=True)
 class Holdings:
-    """What holds a student: counts by key (see LABELS), and all names that the student ever had.
+    """The places that hold a student: counts by key (see LABELS), and all names that the student ever had.
 
     The first names are those that a student is searched by. `exports` are deleted, whatever they hold. `landings` are
     all landings, also those without the student.

@@ -65,6 +65,6 @@ def _about(table: Table | Relation, column: Column) -> str:
 
 
 def _readers(mode: int) -> str:
-    """Who may read a file or folder of this mode, in words, and the mode in octal."""
+    """The accounts that may read a file or folder of this mode, in words, and the mode in octal."""
     group = "its owner and its group" if mode & 0o040 else "its owner"
     return f"{'every account of this machine' if mode & 0o004 else group} ({mode:o})"

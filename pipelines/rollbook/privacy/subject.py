@@ -237,7 +237,7 @@ _COMPARING = ("main.watch_daily", "main.student_weekly")
 def _since(section: Section, since: date) -> Section:
     """The rows of a section that hold on a day or later; all of one without days, which is about the present.
 
-    What compares with the time before tells of the earlier person on that day, too.
+    Comparisons with the time before tell of the earlier person on that day, too.
     """
     names = [column["name"] for column in section.columns]
     found = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
@@ -252,7 +252,7 @@ def _since(section: Section, since: date) -> Section:
 
 
 def _received(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> tuple[list[Section], int]:
-    """What all landings hold about a student, also those that did not count, and the bodies of walks that did not.
+    """The records of a student in all landings, also those that did not count, and the bodies of walks that did not.
 
     Also returns how many rejects have no readable id. Raises DamagedError for a landing that cannot be read: the answer
     must not silently skip it.
@@ -326,7 +326,7 @@ def _redacted(value: Any, student: int) -> Any:
 
 
 def _copies(root: Path) -> list[Section]:
-    """What was exported, and which files may hold the student. They are named, not searched.
+    """The export log, and which files may hold the student. They are named, not searched.
 
     An export that was written elsewhere, moved or sent is known only from its line in the access log, which does not
     say whom it named.

@@ -143,7 +143,7 @@ class Institution:
     def failing(self, day: date) -> set[int]:
         """Return the ids of the listed pupils who hand in little on a day: always, or for some weeks now.
 
-        The records do not say so. Whoever finds out who fails from the records can be measured against this.
+        The records do not say so. A method that predicts failing students can be measured against this.
         """
         pupils, work = self._people(day_number(day))
         return set(pupils["id"][pupils["listed"] & work["fails"]].tolist())

@@ -1,9 +1,9 @@
-"""What real services do, all at once: records as PHP writes them, and answers as proxies give them.
+"""The habits of real services, all at once: records as PHP writes them, and answers as proxies give them.
 
-Each of these was seen in public reports of people who read such services. What can mean one thing only still means it:
+Each of these was seen in public reports of people who read such services. Values keep their meaning:
 a sync of an odd service stores what a sync of the plain one does, but for the values that are none (`NaN`).
 
-Which records are written oddly depends on their ids alone, and which requests on their number. No request fails twice
+The choice of odd records depends on their ids alone, and the choice of odd requests on their number. No request fails twice
 in a row, so that a client which asks again gets its answer.
 """
 
@@ -27,7 +27,7 @@ _FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
     (503, {"retry-after": "0"}),
     (524, {"content-type": "text/html"}),
 )
-# What is another in a student's record, by its id.
+# The oddity of a student's record, by its id.
 _WAYS: tuple[Callable[[Record], Record], ...] = (
     lambda own: (
         {"classes": {}} if own.get("classes") == [] else {}

@@ -54,7 +54,7 @@ class Asked:
 
 @dataclass
 class Reply:
-    """What is answered. `payload` is encoded as JSON, unless `body` has the bytes themselves."""
+    """The answers. `payload` is encoded as JSON, unless `body` has the bytes themselves."""
 
     payload: Any = None
     status: int = 200

@@ -86,7 +86,7 @@ _PROXY = (
 _CERTIFICATE = (
     "A proxy in front of the service does not trust the service's certificate: tell whoever runs the service."
 )
-# What to do about a status that stays. Cloudflare has 520 to 530; 509, 598 and 599 are other proxies' own.
+# Advice about a status that stays. Cloudflare has 520 to 530; 509, 598 and 599 are other proxies' own.
 _ADVICE: dict[int, str] = (
     dict.fromkeys((429, 509), _SLOWER)
     | dict.fromkeys((408, 502, 503, 504, *range(520, 531), 598, 599), _PROXY)

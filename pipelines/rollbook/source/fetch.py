@@ -297,7 +297,7 @@ class _Fetch:
 
 
 def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:
-    """Why the records of this school may not be fetched into this warehouse; empty if they may.
+    """The reason why the records of this school may not be fetched into this warehouse; empty if they may.
 
     `bound_to` is the school that the warehouse holds already.
     """

@@ -28,7 +28,7 @@ SAMPLE_RECORDS = 500
 Found = list[str]
 
 
-# What must hold in every file that readers get, by the name that Dagster shows.
+# Rules for every file that readers get, by the name that Dagster shows.
 KEYS, VERSIONS = "keys_are_unique", "versions_do_not_overlap"
 LANDED, LIVE = "landed_is_rows_and_rejects", "rebuilt_is_live"
 RULES = {

@@ -40,7 +40,7 @@ class FleetFile:
         self.build = fleet / FLEET_BUILD
         self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
         self.scratch = self.build / "spill"
-        # What the tasks of an engine write: a file for each institution.
+        # Written by the tasks of an engine: a file for each institution.
         self.work = self.build / ("parts-pseudonymous" if pseudonymous else "parts")
         self.versions = Versions(self.root, files.PRIVATE_FILE, files.PRIVATE_FOLDER, name=name, folder=folder)
 

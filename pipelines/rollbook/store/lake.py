@@ -53,7 +53,7 @@ COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 1
 
 
 class DayRecord(Kept, frozen=True, kw_only=True):
-    """What one day of the lake was made of, stored as `_day.json`; `digest` covers that and the whole content, and
+    """The sources of one day of the lake, stored as `_day.json`; `digest` covers that and the whole content, and
     `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
     these.
     """
@@ -95,7 +95,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Part:
-    """What one set contributes to a day: the staged rows of its landings, and the proofs, by landing.
+    """The part of one set in a day: the staged rows of its landings, and the proofs, by landing.
 
     `once`: no record came twice, so that no row can contradict another.
     """
@@ -135,9 +135,9 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
     """Compose a day's state from its landings into `folder`; `con` is a connection in memory.
 
     The day is the fold of its landings, in their order (G7): each overlays what it states, and a proven one states all
-    records absent that it does not show. What a later landing leaves unstated, or refuses, stays as an earlier one
-    stated it. Rows are sorted by key, so that equal states make equal files. What was observed stays in `con` as the
-    table `observed`.
+    records absent that it does not show. Values that a later landing leaves unstated, or refuses, stay as an earlier
+    one stated them. Rows are sorted by key, so that equal states make equal files. The observations stay in `con` as
+    the table `observed`.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -323,7 +323,7 @@ class Lake:
         return found
 
     def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
-        """What was observed on some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
+        """The observations of some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
         read = self._read(OBSERVED, days, alike=True, movable=movable)
         return f"SELECT * EXCLUDE filename, {_OF_FILE} AS snapshot_date FROM {read}"
 

@@ -318,7 +318,7 @@ class Warehouse:
         return found if found != self.published else None
 
     def lost(self, path: Path) -> tuple[TableCounts, ...]:
-        """What the next file lacks of another: counts per current table. Raises DamagedError."""
+        """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")

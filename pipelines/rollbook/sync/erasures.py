@@ -36,7 +36,7 @@ class Erasures:
         self.erasure_register = raw.erasure_register
         self.clock = clock
         self.progress: Progress = lambda *_: None
-        # What was found of the student who is erased now, so that the landings need not be searched again.
+        # Traces of the student who is erased now, so that the landings need not be searched again.
         self.found: dict[Path, Found] = {}
 
     def clean(self) -> None:

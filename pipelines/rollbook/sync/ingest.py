@@ -98,7 +98,7 @@ class Flattened:
 
     @property
     def oddities(self) -> Counter[str]:
-        """What was read generously, by kind."""
+        """Oddities that were read, by kind."""
         return sum((Counter(part.oddities) for part in self.parts), Counter())
 
     @property

@@ -196,8 +196,8 @@ class Composer:
 
 
 def refused_since(manifest: Manifest, now: Flattened) -> str:
-    """Why a landing has too many refused records, as `check_reject_rate` says; empty if it has them since its verdict:
-    an erasure may leave fewer records beside as many refused ones.
+    """The reason why a landing has too many refused records, as `check_reject_rate` says; empty if it has them since
+    its verdict: an erasure may leave fewer records beside as many refused ones.
     """
     is_known = manifest.verdict is not None and now.rejected() == manifest.rejected
     return "" if is_known else check_reject_rate(now.rejects, now.records, now.values)

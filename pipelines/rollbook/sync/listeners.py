@@ -1,4 +1,4 @@
-"""What wants to know about a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
+"""Listeners of a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
 
 A listener that fails never fails a night: the log says so, and the next night makes up for it. What could make a night
 wrong does not listen. `compose` says who listens.
@@ -30,7 +30,7 @@ class ErasureUnderWay:
 class Listener:
     """Every method is called by the writer, under its lock, and does nothing unless it is overridden."""
 
-    # What the log calls it.
+    # The listener's name in the log.
     name = "a listener"
 
     def began(self, at: datetime) -> None:

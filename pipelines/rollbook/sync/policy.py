@@ -72,7 +72,7 @@ def decide(
 def change_guard(
     counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unverified: Mapping[str, int]
 ) -> str:
-    """Why these counts exceed a normal night's, as text; empty if they do not (G3).
+    """The reason why these counts exceed a normal night's, as text; empty if they do not (G3).
 
     Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
     columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
@@ -102,7 +102,7 @@ def restarted(counts: Iterable[TableCounts]) -> list[str]:
 
 
 def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], values: Mapping[str, int]) -> str:
-    """Which set's refused records, or which column's refused values, are so many that the contract must have changed,
+    """The set whose refused records, or the column whose refused values, are so many that the contract must have changed,
     and why; else empty (G9).
 
     Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
@@ -112,7 +112,7 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
         refused = [r for r in rejects if r.set == name and not r.column]
         if too_many_rejected(len(refused), records[name]):
             return f"{len(refused)} of {records[name]} {name} were refused, the first because {refused[0].reason}"
-    # What was listed twice was read: the last entry counts.
+    # Entries listed twice were read: the last entry counts.
     refused = [r for r in rejects if r.column and r.reason != CONFLICT]
     for (name, table, column), count in Counter((r.set, r.table, r.column) for r in refused).items():
         declared = TABLES[table]
@@ -162,7 +162,7 @@ class Unproven:
 
     @property
     def description(self) -> str:
-        """What is wrong and what to do, for a person."""
+        """Says what is wrong and what to do."""
         ids = ", ".join(map(str, self.repeated_ids))
         why = f"The service lists ids more than once, such as {ids}" if ids else "Its pages and its total do not agree"
         return (
@@ -220,7 +220,7 @@ def check_order(day: date, landed: Iterable[Manifest], now: datetime) -> None:
 
 
 def unproven(manifest: Manifest) -> str:
-    """Why a landing that counts removes nothing; empty if both sets were proven."""
+    """The reason why a landing that counts removes nothing; empty if both sets were proven."""
     if manifest.deferred:
         return "it could not be compared with the nights before when it was fetched, so nothing was removed"
     reasons = []

@@ -31,7 +31,7 @@ Key = tuple[date, int]
 
 @dataclass(frozen=True)
 class Base:
-    """What the next file starts from: a sound file that Rollbook wrote, or nothing (full refresh)."""
+    """The start of the next file: a sound file that Rollbook wrote, or nothing (full refresh)."""
 
     file: Path | None
 
@@ -132,7 +132,7 @@ class Recovery:
         return Base(published if published.is_file() else None)
 
     def base(self) -> Base | None:
-        """What to start from to bring the published file up to the lake; None if it is up to date.
+        """The start for bringing the published file up to the lake; None if it is up to date.
 
         Raises ExpiredError if no file here holds all expired days any more; readers then get the newest kept file.
         """
@@ -169,7 +169,7 @@ class Recovery:
         )
 
     def lost(self) -> tuple[TableCounts, ...]:
-        """What the next file lacks of the published one, as counts per current table.
+        """Rows that the next file lacks of the published one, as counts per current table.
 
         If the published file is lost, damaged or not ours, compares with the newest kept one.
         """

@@ -1,4 +1,4 @@
-"""One institution's warehouse, and the stages of a night as plain calls. What only operators do is in `whole`."""
+"""One institution's warehouse, and the stages of a night as plain calls. Operators' commands are in `whole`."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ class Rollbook(ABC):
             raise self._blocked
 
     def _counts_once_merged(self, composed: Composed) -> tuple[TableCounts, ...]:
-        """What a day before the newest one would change for readers: only its merge shows what later days leave of it.
+        """The changes that a day before the newest one makes for readers: only its merge shows what later days leave.
 
         Requires the writer lock, or a build folder of one's own. The lake stays as it is.
         """

@@ -43,7 +43,7 @@ def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
 
 
 class Skip(StrEnum):
-    """Why a backfill skips a day, short enough for a list."""
+    """Reasons for skipping a day in a backfill, short enough for a list."""
 
     EXPIRED = "expired"
     HELD = "held"
@@ -51,7 +51,7 @@ class Skip(StrEnum):
     NEVER = "nothing was landed"
 
 
-# Why a day cannot be rebuilt, and what to do.
+# Reasons why a day cannot be rebuilt, and what to do.
 _SAID = {
     Skip.EXPIRED: "what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said",
     Skip.HELD: "what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it",
@@ -61,7 +61,7 @@ _SAID = {
 
 
 def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
-    """Why a day without a landing that counts cannot be rebuilt."""
+    """The reason why a day without a landing that counts cannot be rebuilt."""
     if not manifests and day in expired:
         return Skip.EXPIRED
     if any(m.verdict is Verdict.HELD for m in manifests):

@@ -1,1 +1,1 @@
-"""What knows nothing of Rollbook: files, text, cron lines, this machine, pages and their guard."""
+"""Helpers that know nothing of Rollbook: files, text, cron lines, this machine, pages and their guard."""

@@ -1,7 +1,7 @@
 """Crash-safe private files (G12): write to a temporary name, fsync, rename, fsync the folder.
 
-Nothing here knows what the files contain. What a file system does not offer is told with its name: a network share may
-have no locks or no file modes, and may not replace a file that is open.
+Nothing here knows what the files contain. Missing features of a file system are reported with its name: a network share
+may have no locks or no file modes, and may not replace a file that is open.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ASIDE, LOCK = "aside-", "lock"
 # Raised when another process removes the folder while its lock file is being locked.
 _REMOVED = (FileNotFoundError, FileExistsError)
 
-# What a file system answers that does not have what was asked for.
+# Errors of file systems without the requested feature.
 _NOT_OFFERED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
 _NO_LOCKS = (*_NOT_OFFERED, errno.ENOLCK)
 _NO_MODES = (*_NOT_OFFERED, errno.EPERM, errno.EACCES)
 _NO_FOLDER_SYNC = (*_NOT_OFFERED, errno.EPERM, errno.EACCES, errno.EBADF, errno.EISDIR)
-# What a network share answers while another program has the file open, and how long to wait before each new try (s).
+# Errors of a network share while another program has the file open, and how long to wait before each new try (s).
 _IN_USE = (errno.EBUSY, errno.ETXTBSY, errno.EPERM, errno.EACCES)
 _TRY_AGAIN = (0.1, 0.4, 1.5)
 # The disks whose folders cannot be flushed, by their numbers: each is told once.

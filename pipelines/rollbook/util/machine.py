@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MB = 10**6
-# What a process needs to run this Python: no setting, and no variable that an institution may have put its key into.
+# The variables for running this Python: no setting, and no variable that an institution may have put its key into.
 KEPT_VARIABLES = (
     *("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "LD_LIBRARY_PATH"),
     *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8"),

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: the account whose program holds it, as Linux tells of this machine's own.
+"""Finds the other end of a connection: the account whose program holds it, as Linux tells of this machine's own.
 
 A port on loopback is open to every account of the machine. Linux lists all TCP connections with the accounts that hold
 them, in `/proc/net/tcp` and `tcp6`.

@@ -1,4 +1,4 @@
-"""What analysts query besides the tables: views and macros, with their documentation.
+"""Everything that analysts query besides the tables: views and macros, with their documentation.
 
     sql/            one file per view: what a row is, what each column means, the query
     macros/         macros: a table as of a day, the changes between two days

@@ -141,7 +141,7 @@ class View:
 
     @property
     def described(self) -> str:
-        """What a row is, and the key: the view's COMMENT in the file."""
+        """The meaning of a row, and the key: the view's COMMENT in the file."""
         return f"{self.comment} Key: {', '.join(self.key)}." if self.key else self.comment
 
 

@@ -5,7 +5,7 @@ and the rollups.
 
     rollups/   figures per institution by day and week, over all institutions, and each compared with the others
 
-`fleet` fills them. What is a view in an institution's file is a table here, with the rows that the view has there.
+`fleet` fills them. A view of an institution's file is a table here, with the rows that the view has there.
 """
 
 from __future__ import annotations

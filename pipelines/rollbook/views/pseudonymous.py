@@ -1,5 +1,5 @@
-"""What the pseudonymous files of a school or a fleet leave out: which tables are empty, which columns are NULL, and the
-comments that say so.
+"""The omissions of the pseudonymous files of a school or a fleet: which tables are empty, which columns are NULL, and
+the comments that say so.
 
 `privacy` and `fleet` make the files.
 """

@@ -3,7 +3,7 @@
 Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
 the codes of the pseudonymous file; also `snapshots/`, for engines that read them there. The published file, the report
 and the access log are not copied. The next writer deletes from the copy what was replaced or expired here, such as an
-erased student's bodies: the object store must keep no old versions, or expire them. What is lost here is not deleted
+erased student's bodies: the object store must keep no old versions, or expire them. Files lost here are not deleted
 there: a night that finds this fails, until somebody restores it or gives it up.
 
 The copy's catalog lists every file with its digest. Catalogs are numbered; the highest one is current.
@@ -101,7 +101,7 @@ class Catalog(formats.Kept, frozen=True, kw_only=True):
 
 
 class State(formats.Kept, frozen=True, kw_only=True):
-    """What one warehouse keeps of its own: its random id, which the copy carries; how the last update failed; when the
+    """The state of one warehouse: its random id, which the copy carries; how the last update failed; when the
     copy was last proven, when that was last tried, and why it then failed (`unproven`).
 
     `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
@@ -184,7 +184,7 @@ class Mirror(Listener):
         """Copy what is new or differs, then write the next catalog, then delete what it does not list.
 
         Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
-        another warehouse's copy becomes this one's. What is lost here stays in the copy, and LostError is raised at the
+        another warehouse's copy becomes this one's. Files lost here stay in the copy, and LostError is raised at the
         end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object store fails.
         Returns what was done, in words.
         """
@@ -192,7 +192,7 @@ class Mirror(Listener):
         last, known, before = newest(bucket), self._known(), self.state()
         local = _files(known)
         lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
-        # What is lost here stays known: its number is not given to another landing.
+        # A lost landing stays known: its number is not given to another landing.
         still = {path: was for path, was in before.known.items() if _source(path) in lost}
         state = msgspec.structs.replace(before, known=still | known)
         self._note(state)
@@ -358,14 +358,14 @@ def _day_of(path: str) -> date | None:
 
 
 def _source(path: str) -> str:
-    """What a file belongs to: its landing's folder, whether or not it is discarded; else itself."""
+    """The source of a file: its landing's folder, whether or not it is discarded; else itself."""
     if not path.startswith(RAW) or _day_of(path) is None:
         return path
     return _DISCARDED.sub(r"/landing=\1", path.rsplit("/", 1)[0])
 
 
 def _sources(paths: Mapping[str, File]) -> dict[str, Source]:
-    """What cannot be rebuilt: each landing, and each other file alone."""
+    """Sources that cannot be rebuilt: each landing, and each other file alone."""
     found: dict[str, Source] = {}
     for path, file in paths.items():
         if not path.startswith(SNAPSHOTS):
@@ -386,7 +386,7 @@ def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str
 
 
 def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
-    """What is still to be copied: each object's name, its path in the warehouse, and the file."""
+    """The files still to be copied: each object's name, its path in the warehouse, and the file."""
     there = bucket.sizes()
     before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
 
@@ -630,7 +630,7 @@ def _published(relation: Relation, of: str) -> str:
 
 
 def _faults(warehouse: Warehouse, file: Path) -> list[str]:
-    """What is wrong with a published file: it cannot be read, or is not what the lake's days say."""
+    """Faults of a published file: it cannot be read, or is not what the lake's days say."""
     if not warehouse.is_sound(file, thoroughly=True):
         return [f"{file.name} cannot be read"]
     with connect(file, scratch=warehouse.scratch, read_only=True) as con:

@@ -46,7 +46,7 @@ NAME_MOST = 80
 
 
 class Kind(StrEnum):
-    """How a sync ended, that it is late, or that a set stays unproven. What needs action comes first in a message."""
+    """How a sync ended, that it is late, or that a set stays unproven. Urgent ones come first in a message."""
 
     FAILED = "failed"
     HELD = "held"
@@ -233,7 +233,7 @@ class Alerts:
             yield
 
     def load(self) -> State:
-        """What was reported, and which messages are not delivered yet."""
+        """The reported outcomes, and which messages are not delivered yet."""
         try:
             return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), State, self._path)
         except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # also of that one people are told

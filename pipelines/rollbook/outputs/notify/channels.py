@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Deadline for all services together, half of it for each wait on one; and the time for the process to start.
 SECONDS, START_SECONDS = 20.0, 15.0
-# What Apprise logs of an HTTP status, of a mail server's, and of a read timeout.
+# Apprise's log lines for an HTTP status, a mail server's status and a read timeout.
 HTTP, SMTP = r"^WARNING .*\berror=(\d{3})\b", r"^DEBUG Socket Exception: .*?\((\d{3}), "
 NO_ANSWER = r"^DEBUG Socket Exception: .*Read timed out"
 
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _reason(entries: Iterable[NotifyLogEntry]) -> tuple[str, bool]:
-    """Why a message was not delivered, without the service's own text, and whether a retry can help."""
+    """The reason why a message was not delivered, without the service's own text, and whether a retry can help."""
     for line in (f"{entry.level} {entry.message}" for entry in entries):
         if found := re.search(HTTP, line):
             return f"answered {found[1]}", found[1] == "429" or found[1] >= "500"

@@ -76,7 +76,7 @@ def make(
 
 
 def on_page(error: RollbookError) -> str:
-    """What the morning page says about an error. Its readers know students and classes, not tables or commands."""
+    """The morning page's text about an error. Its readers know students and classes, not tables or commands."""
     if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
         return "Last night's sync did not work, so nothing newer is known yet. The next one that works makes up for it."
     counts = [c for c in error.report.counts if not TABLES[c.table].is_list]

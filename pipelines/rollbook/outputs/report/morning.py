@@ -178,7 +178,7 @@ def _watch_changes(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
 
 
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
-    """What the newest day changed, as short sentences; none on the very first day."""
+    """Changes of the newest day, as short sentences; none on the very first day."""
     if _one(con, "SELECT COUNT(*) FROM spans.days") < 2:
         return []
     counted = con.execute(sql("changes"), {"day": day}).fetchone()
@@ -491,7 +491,7 @@ def last_night(morning: Row, *, is_old: bool) -> str:
     return f"Last night's sync is complete: {counted}."
 
 
-# What the page says about a night without new data, if there is no error message.
+# The page's text about a night without new data, if there is no error message.
 _NOTHING_NEW = {
     "held": "brought more changes than a normal night does, so a person must approve it first.",
     "failed": "failed: nothing of that night is known yet. Whoever runs Rollbook sees why in its log.",
@@ -501,7 +501,7 @@ _NOTHING_NEW = {
 
 
 def trouble_of(morning: Row) -> str:
-    """Why the page does not show the newest night, in a sentence; empty if it does."""
+    """The reason for not showing the newest night, as a sentence; empty if the page shows it."""
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""

@@ -254,7 +254,7 @@ class TableHistory:
         return self._refresh_current()
 
     def observations(self, days: Collection[DayRecord]) -> str:
-        """What each record stated on these days, as SQL: its rows, an empty list, or nothing."""
+        """Each record's statement on these days, as SQL: its rows, an empty list, or nothing."""
         return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
 
     def _merge_day(self, place: Place) -> None:
@@ -281,7 +281,7 @@ class TableHistory:
         )
 
     def _observations_of_delta(self, day: DayRecord) -> str:
-        """What the records in `delta` stated on a day, as SQL; other records are filtered out first."""
+        """The statements of the records in `delta` on a day, as SQL; other records are filtered out first."""
         rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
         return observations(
             self.table,
@@ -358,7 +358,7 @@ class TableHistory:
 
 
 def observations(table: Table, rows: str, observed: str) -> str:
-    """What each record stated, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
+    """The statements of each record, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
     return sql("observations", table=table, rows=rows, observed=observed)
 
 

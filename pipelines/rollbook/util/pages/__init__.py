@@ -1,4 +1,4 @@
-"""What the HTML pages that Rollbook writes have in common.
+"""The common parts of the HTML pages that Rollbook writes.
 
     base.html    the frame: a page loads nothing from elsewhere, and search engines leave it out
     page.css     the look of all pages; `light.css` has their colours
