@@ -3,8 +3,8 @@
 Each of these was seen in public reports of people who read such services. Values keep their meaning:
 a sync of an odd service stores what a sync of the plain one does, but for the values that are none (`NaN`).
 
-The choice of odd records depends on their ids alone, and the choice of odd requests on their number. No request fails twice
-in a row, so that a client which asks again gets its answer.
+The choice of odd records depends on their ids alone, and the choice of odd requests on their number. No request
+fails twice in a row, so that a client which asks again gets its answer.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def restarted(counts: Iterable[TableCounts]) -> list[str]:
 
 
 def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], values: Mapping[str, int]) -> str:
-    """The set whose refused records, or the column whose refused values, are so many that the contract must have changed,
-    and why; else empty (G9).
+    """The set whose refused records, or the column whose refused values, are so many that the contract must have
+    changed, and why; else empty (G9).
 
     Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
     received records per set, `values` that of the values that were kept, by table.column.
