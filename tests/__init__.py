@@ -2,5 +2,5 @@
 
 import pytest
 
-# What an assertion compared is shown where it fails in a shared helper too.
+# The values of a failed assertion are shown where it fails in a shared helper too.
 pytest.register_assert_rewrite("tests.support", "tests.source", "tests.campaign")

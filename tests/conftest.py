@@ -1,4 +1,4 @@
-"""What every test shares: a machine without Rollbook's settings, hypothesis on a busy machine, the browser.
+"""Shared by every test: a machine without Rollbook's settings, hypothesis on a busy machine, the browser.
 
 Fixtures that only one folder needs belong in that folder's conftest.
 """
@@ -109,7 +109,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def chromium_flags() -> list[str]:
-    """What it is started with; a file may add to it."""
+    """Chromium's arguments; a file may add to it."""
     return CHROMIUM_FLAGS
 
 

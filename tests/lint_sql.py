@@ -19,7 +19,7 @@ from rollbook.tables import TABLES
 from rollbook.views import catalog
 
 RELATION = "SELECT * FROM some_relation"
-# What code puts into a statement besides its table, in every variant.
+# The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
     {"touched": False, "observations": RELATION, "since": True, "names": True},
     {"touched": False, "observations": None, "since": False, "names": False},
@@ -78,7 +78,7 @@ def rendered(path: Path) -> Iterator[str]:
 
 
 def faults(path: Path) -> Iterator[str]:
-    """What is wrong with one file, in sentences."""
+    """The faults of one file, in sentences."""
     if not path.read_text(encoding="utf-8").startswith("-- "):
         yield "its first line does not say what it makes"
     for text in rendered(path):

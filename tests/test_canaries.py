@@ -35,7 +35,7 @@ from tests.support.wire import faults
 from tests.support.wire.service import Asked, Reply, Service
 
 KEY = "k3y-canary-7d1f0a"
-# What a pupil and a teacher could be known by. Each is found where records are kept, and nowhere else.
+# Texts by which a pupil or a teacher could be known. Each is found where records are kept, and nowhere else.
 NAMES = (
     "Zebedee",
     "Canarybird",
@@ -56,7 +56,7 @@ PUPIL = student(
 CLASS = school_class(501, teacher={"teacher_id": 9, "name": "Thaddeus Teachbird", "email": "teachbird@school.example"})
 # No message of the service is passed on: it may repeat the key, a name, or what a chat service takes for a command.
 ECHO = f"<!channel> {KEY} of zebedee.canarybird@pupils.example may not see Zebedee Canarybird, REF-CANARY-9"
-# Where records themselves are kept. What analysts open is of that kind, too.
+# Where records themselves are kept. The published file is of that kind, too.
 OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
 
 
@@ -110,7 +110,7 @@ class Story:
 def live(story: Story) -> None:
     """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst of them.
 
-    What views and morning page they leave is seen from the last of them.
+    Their views and morning page are seen from the last of them.
     """
     live_badly(story)
     service = story.service
@@ -154,7 +154,7 @@ def live_badly(story: Story) -> None:
         story.night()
     service.on(faults.refused(401, "AUTH_REQUIRED", ECHO), path="students", search=True)
     story.night(KeyRefusedError)
-    # What a list, a detail or the auth check may answer.
+    # Answers of a list, a detail or the auth check.
     service.students = everybody
     for path, bend, error in (
         ("students", faults.status(500, retry_after=KEY), UnreachableError),

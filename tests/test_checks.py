@@ -1,4 +1,4 @@
-"""What must hold before readers see a file: each rule finds what breaks it, and complains of nothing else."""
+"""Rules for a file before readers see it: each rule finds what breaks it, and complains of nothing else."""
 
 from __future__ import annotations
 

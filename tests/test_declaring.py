@@ -1,4 +1,4 @@
-"""What a new field and a new endpoint cost: lines in `tables.py` alone, tried on a copy of the package."""
+"""The cost of a new field and a new endpoint: lines in `tables.py` alone, tried on a copy of the package."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def house() -> Iterator[House]:
 
 
 def shown(*roots: Path) -> dict[str, str]:
-    """What others may read, write or enter below some folders, and how."""
+    """The rights of other accounts below some folders, and how."""
     paths = [p for root in roots for p in (root, *root.rglob("*")) if not p.is_symlink()]
     modes = {str(p.relative_to(roots[0].parent)): stat.S_IMODE(p.stat().st_mode) for p in paths}
     return {name: f"{mode:o}" for name, mode in modes.items() if mode & 0o077}

@@ -80,7 +80,7 @@ def nights(students: int, days: Mapping[str, date], warehouse: str) -> Table:
 
 
 def small(day: date, home: Path) -> Table:
-    """What a school of 200 students pays each night, whatever its size."""
+    """The cost of each night for a school of 200 students, whatever its size."""
     table = Table(title="200 students: what every night costs, in seconds of a core")
     table.add_column("what")
     for heading in ("processor s", "times import dagster"):

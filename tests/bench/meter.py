@@ -19,7 +19,7 @@ _EVERY = 0.1  # seconds between two samples
 
 @dataclass(frozen=True)
 class Run:
-    """What a command printed, its exit code, its seconds, the processor's, and its most memory; the last two sampled."""
+    """A command's output, its exit code, its seconds, the processor's, and its most memory; the last two sampled."""
 
     printed: str
     exit_code: int

@@ -3,7 +3,7 @@ what the model says.
 
 All of it is drawn from one seed: the school, the settings, what happens in which night. Each thing that happens has a
 place, `12.1` for the first one of the twelfth night, and draws from a random generator of its own, so that the others
-stay as they are when some are left out. What happens is in `events_*`; here is what all of them are made of: a sync
+stay as they are when some are left out. Events are in `events_*`; here are their parts: a sync
 with its outcome foretold, an operator's call, damage, a look at the whole.
 """
 
@@ -141,7 +141,7 @@ class Campaign:
         self.house.over["cache_minutes"] = 0  # a night stands still: each sync would be taken for the last one
         self.disk = Disk(made / "w", self.look_as_reader)
         self.number = 0
-        # What was played, by its place; how often each kind was, and what there is to tell of it.
+        # The played events, by place; how often each kind was, and what there is to tell of it.
         self.places: list[str] = []
         self.played: Counter[str] = Counter()
         self.history: list[str] = []
@@ -171,7 +171,7 @@ class Campaign:
         self.missing = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
-        # What readers meet while a writer works: the file that they had last, and their complaints.
+        # The view of readers while a writer works: the file that they had last, and their complaints.
         self._reading = duckdb.connect()
         self._last_read: int | None = None
         self.complaints: list[str] = []
@@ -238,7 +238,9 @@ class Campaign:
         self.check()
 
     def last_look(self) -> None:
-        """What is published last is what counts, and it can be made again from what is there; nothing is left over."""
+        """The last published file holds all that counts, and it can be made again from what is there; nothing is left
+        over.
+        """
         self.history.append("the end")
         self.random = self.school.random = self.chance("end")
         self.sync()
@@ -294,7 +296,7 @@ class Campaign:
     # -- what is done ----------------------------------------------------------------------------------------------
 
     def showing(self, **over: Any) -> Showing:
-        """What the service shows tonight, but for this."""
+        """The service's records of tonight, but for this."""
         return self.school.showing(self.number, **over)
 
     def sync(
@@ -358,7 +360,7 @@ class Campaign:
     ) -> None:
         """An operator's call, which works, or `fails` in this way; `done` tells the model.
 
-        What is published afterwards may be `behind` what counts.
+        The file published afterwards may be `behind` what counts.
         """
         lost = self.is_lost()
         error = self.run(work)
@@ -411,8 +413,8 @@ class Campaign:
     ) -> None:
         """Something happens to a writer, and what it has done until then counts, each thing as a whole or not at all.
 
-        `done` tells the model what the writer has done; a sync is shown `showing`. What readers have afterwards is the
-        file from before or the whole next one.
+        `done` tells the model what the writer has done; a sync is shown `showing`. Readers have afterwards the file
+        from before or the whole next one.
         """
         was_fresh, error = self.fresh, None
         with shown(self.service, showing):
@@ -457,7 +459,7 @@ class Campaign:
         disk = damage.manifests(self.warehouse / "raw")
         new = sorted(disk.keys() - self.ledger.landings.keys())
         for key in new:
-            # What nothing could be compared with when it came proves nothing, from the moment on when it is there.
+            # A landing that could not be compared proves nothing, from the moment on when it is there.
             assert disk[key]["deferred"] or not self.missing, f"{key} was compared with what is not there"
             unproven = SETS if disk[key]["deferred"] else showing.unproven
             landing = self.ledger.receive(replace(showing, unproven=frozenset(unproven)), label)
@@ -469,7 +471,7 @@ class Campaign:
         return [self.ledger.landings[key].verdict for key in new]
 
     def settle(self, *, recovered: bool = True, behind: bool = False) -> None:
-        """The writer is done. What is published is all that counts, if it `recovered`; or `behind` that on purpose."""
+        """The writer is done. The published file holds all that counts, if it `recovered`; or `behind` that on purpose."""
         self.fresh = (self.fresh or recovered) and not behind
         self.see_what_was_judged_later()
         if recovered and not behind:
@@ -595,7 +597,7 @@ class Campaign:
                     self.ledger.become(key, expired=True)
 
     def see_what_was_judged_later(self) -> None:
-        """What was landed without a verdict is judged by a later writer, in the order of landing."""
+        """A landing without a verdict is judged by a later writer, in the order of landing."""
         disk = damage.landings(self.warehouse / "raw")
         for key, landing in sorted(self.ledger.landings.items()):
             if landing.verdict == UNJUDGED and disk.get(key, UNJUDGED) != UNJUDGED:
@@ -628,14 +630,14 @@ def plain_sync(c: Campaign) -> None:
 
 
 def outcome(error: RollbookError | None) -> str:
-    """What a sync came to."""
+    """The outcome of a sync."""
     if error is None:
         return "counted"
     return "held" if isinstance(error, HeldError) and error.exit_code == 3 else "failed"
 
 
 def outcome_of(landing: Landing) -> str:
-    """What a sync must come to."""
+    """The outcome that a sync must have."""
     return "counted" if landing.counts else landing.verdict
 
 

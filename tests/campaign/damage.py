@@ -1,4 +1,4 @@
-"""What happens to a warehouse's files by other hands than Rollbook's."""
+"""Changes to a warehouse's files from outside Rollbook."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EDITS = (
 
 
 def digest(path: Path) -> str:
-    """What a file is known by; empty when it is none."""
+    """The digest of a file; empty if there is no file."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -102,7 +102,7 @@ def parts_of(manifest: dict[str, Any]) -> frozenset[str]:
 
 
 def key_of(file: Path | str) -> Key:
-    """Which landing a file belongs to."""
+    """The landing of a file."""
     day, number = (part.partition("=")[2] for part in Path(file).parts[-3:-1])
     return date.fromisoformat(day), int(number)
 
@@ -144,7 +144,7 @@ def delete(path: Path, _: Random) -> None:
 
 
 def put_back(source: Path, target: Path) -> None:
-    """What is in a folder is put back where it was, beside what has come since."""
+    """The files of a folder are put back where it was, beside what has come since."""
     for path in sorted(p for p in source.rglob("*") if p.is_file()):
         place = target / path.relative_to(source)
         if not (place.exists() and place.parent.name.startswith("landing=")):

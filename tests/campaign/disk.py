@@ -24,7 +24,7 @@ STEPS = ("replace", "rename", "link", "symlink", "unlink", "rmdir", "fsync")
 REAL: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in STEPS}
 MOVES = ("replace", "rename", "link", "symlink")
 
-# What may happen. Of these, the first two end the writer.
+# A trouble that may happen. Of these, the first two end the writer.
 STOPPED, POWER_FAILS = "stopped", "power fails"
 FULL, BROKEN, ANOTHER_BYTE = "full", "broken", "another byte"
 
@@ -35,7 +35,7 @@ class PowerFailedError(BaseException):
 
 @dataclass(frozen=True)
 class Trouble:
-    """What happens at the first fitting step from `step` on; with `lasting`, also at all later ones."""
+    """The trouble at the first fitting step from `step` on; with `lasting`, also at all later ones."""
 
     what: str
     step: int
@@ -54,7 +54,7 @@ class Disk:
     _trouble: Trouble | None = None
     _is_on: bool = False
     _stopped: bool = False
-    # What is durable, by inode, modification time and size; and how to undo the moves that are not, by their folder.
+    # The durable files, by inode, modification time and size; and how to undo the moves that are not, by their folder.
     _durable: set[tuple[int, int, int]] = field(default_factory=set)
     _moves: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
     _spoiled: tuple[Path, bytes] | None = None

@@ -1,4 +1,4 @@
-"""What happens to the files of the warehouse, alone and on a bad night of the service."""
+"""Events of the warehouse's files, alone and on a bad night of the service."""
 
 from __future__ import annotations
 

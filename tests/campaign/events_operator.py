@@ -1,4 +1,4 @@
-"""What operators do, and what happens to their work while it is under way."""
+"""Operators' commands, and troubles of their work while it is under way."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def the_disk_keeps_another_byte(c: Campaign) -> None:
 
 
 class Work(NamedTuple):
-    """What a writer is at, and what tells the model whether it was done: at one instant, or not at all."""
+    """The work of a writer, and what tells the model whether it was done: at one instant, or not at all."""
 
     play: Callable[[], object]
     done: Callable[[], None] = lambda: None
@@ -189,7 +189,7 @@ def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
 
 
 def other_works(c: Campaign) -> dict[str, Work]:
-    """What a writer may be at, other than a sync."""
+    """The works of a writer besides a sync."""
     works = {"backfill": Work(lambda: c.rollbook.backfill(night(1), c.today))}
     if not c.ledger.expired():
         works["rebuild"] = Work(lambda: c.rollbook.rebuild(confirm=always))

@@ -1,4 +1,4 @@
-"""What happens to the landed days: files that are damaged until somebody puts them back, days that are lost."""
+"""Events of the landed days: files that are damaged until somebody puts them back, days that are lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HOW: dict[str, Callable[[Path, Random], None]] = {
 
 
 def hurt(c: Campaign, kind: str) -> None:
-    """A file is damaged. What the night fetches is kept; when the file is put back, all counts."""
+    """A file is damaged. The night's fetch is kept; when the file is put back, all counts."""
     path = c.random.choice(sorted(c.warehouse.glob(kind)))
     was, how = path.read_bytes(), c.random.choice(sorted(HOW))
     c.note(f"{path.relative_to(c.warehouse)} {how}")

@@ -1,4 +1,4 @@
-"""What happens at the service, and on the way to it."""
+"""Events at the service, and on the way to it."""
 
 from __future__ import annotations
 

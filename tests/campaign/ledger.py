@@ -27,7 +27,8 @@ PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "lis
 LAST = 2**20  # the place of a landing that comes after all others of its day
 # The values that make no version; each is folded like a table, of which only the last row counts.
 CLOCK, PICTURE = "days_since_last_activity", "profile_image"
-# What a school day does not change, and what it does: with the table that says how many assignments were given.
+# Columns that a school day leaves, and columns that it changes: with the table that says how many assignments were
+# given.
 PEOPLE = ("students", "student_classes", "classes")
 TOTALS = {
     **dict.fromkeys(("student_summaries", "student_activity"), "student_summaries"),
@@ -40,7 +41,7 @@ MOST_HIDDEN = 3
 
 @dataclass(frozen=True)
 class Showing:
-    """What the service shows to one sync.
+    """The service's records for one sync.
 
     `students` and `classes` are all it has, by id. Of those, `hidden` are on no page of a list but found by a search,
     and `broken` have no name. The total of an `unproven` set moves in every walk. With `unanswered`
@@ -62,7 +63,7 @@ class Showing:
 
 @dataclass(frozen=True)
 class Landing:
-    """What one sync received: per set the ids with what each stated, and whether the set was proven complete.
+    """The records of one sync: per set the ids with what each stated, and whether the set was proven complete.
 
     `place` is the position among all landings of its day, and `moved` what the verdict was about. An `expired` one is gone
     from disk and still counts. Of one that is held, only the approved `parts` count. `hidden` are the records of each
@@ -86,11 +87,11 @@ class Landing:
 
     @property
     def outcome(self) -> str:
-        """What the record of the syncs says of it."""
+        """The landing's row in the record of the syncs."""
         return "synced" if self.verdict in COUNTED else self.verdict
 
     def counted(self, set_name: str) -> model.Shown:
-        """What counts of it: of a set whose listed records do not, each counts as refused."""
+        """The counted part of a landing: of a set whose listed records do not, each counts as refused."""
         shown = replace(self.shown[set_name], landing=self.place)
         if not self.parts:
             return shown
@@ -202,7 +203,7 @@ class Ledger:
         return found
 
     def tables(self) -> Tables:
-        """What `House.tables` must be."""
+        """The expected `House.tables`."""
         expected, counted = Expected(), self.counted()
         expected.since = counted[0].day
         expected.shown = {s: _shown(counted, s) for s in SETS}
@@ -302,7 +303,7 @@ def is_mass_removal(moved: Moved) -> bool:
 def _received(
     showing: Showing, set_name: str, day: date, current: set[int], known: frozenset[int]
 ) -> tuple[model.Shown, frozenset[int]]:
-    """What is received of a set when these ids are current: those on a page, and those missing that a search finds.
+    """The received records of a set when these ids are current: those on a page, and those missing that a search finds.
 
     Returns also which of those are hidden then. More than three that were not `known` to be disprove the list.
     """

@@ -57,7 +57,7 @@ def attempt(seed: int, nights: int, only: list[str] | None = None) -> Attempt:
 
 
 def shortest(places: list[str], fails: Callable[[list[str]], bool]) -> list[str]:
-    """What is left of the places when everything is left out without which it still fails."""
+    """The remaining places when everything is left out without which it still fails."""
     size = max(len(places) // 2, 1)
     while True:
         start = 0

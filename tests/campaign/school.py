@@ -132,7 +132,7 @@ class School:
         _become_odd(room["assignment_activity"], chance)
 
     def showing(self, night: int, *, unstated: frozenset[int] = frozenset(), **over: Any) -> Showing:
-        """What there is to be shown on a night: clocks move, and some records leave some of their parts `unstated`."""
+        """The records of a night: clocks move, and some records leave some of their parts `unstated`."""
         pupils = copy.deepcopy(self.pupils)
         for pupil, record in pupils.items():
             record["activity_tracking"][CLOCK] = night

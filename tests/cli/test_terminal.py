@@ -1,4 +1,4 @@
-"""What came from the service is shown, and never obeyed: neither by a terminal nor by what renders Markdown."""
+"""The service's text is shown, and never obeyed: neither by a terminal nor by what renders Markdown."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_title_is_shown_in_markdown_as_it_is_written(title: str) -> None:
 
 
 def cells(text: str) -> list[list[str]]:
-    """What a reader sees in the cells of a table in Markdown; fails where anything but text is in them."""
+    """The text in the cells of a table in Markdown; fails where anything but text is in them."""
     found: list[list[str]] = []
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "tr_open":

@@ -1,4 +1,4 @@
-"""What an operator sees of Dagster before a run: days, schedules, options and freshness, of one school or of many."""
+"""The operator's view of Dagster before a run: days, schedules, options and freshness, of one school or of many."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def job(house: House, tmp_path: Path) -> Iterator[Job]:
 
 
 def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
-    """What a run warns of, apart from what Dagster itself does."""
+    """The warnings of a run, apart from what Dagster itself does."""
     entries = [e for e in job.instance.all_logs(result.run_id) if e.level == logging.WARNING]
     return [e.user_message for e in entries if e.dagster_event is None]
 
@@ -190,7 +190,7 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
         assert metadata["exit_code"] == 3
         assert "| students | 60 | 0 | 0 | 20 |" in metadata["what would change"]
         looked = graph.checks(held)
-        # What readers have is looked at all the same: no check is left undone, which the UI would show as failed.
+        # The published file is checked all the same: no check is left undone, which the UI would show as failed.
         declared = job.defs.resolve_asset_graph().asset_check_keys
         assert set(looked) == {f"{k.asset_key.to_user_string()}:{k.name}" for k in declared}
         assert {n: e.metadata["found"].value for n, e in looked.items() if not e.passed and "roster" not in n} == {
@@ -307,7 +307,7 @@ def test_another_project_loads_the_component_syncs_and_keeps_its_own_runs(
         "type": "rollbook.RollbookComponent",
         "attributes": {**given, "api_key_variable": "LINDEN_KEY"},
     }
-    # What the component sets in the environment is as before afterwards.
+    # The environment is as before afterwards.
     given_back = dict.fromkeys(("ROLLBOOK_API_KEY", "ROLLBOOK_TIMEZONE", "ROLLBOOK_CRON"), "")
     with graph.job(house, tmp_path / "home", **given_back) as job, create_defs_folder_sandbox() as project:
         path = project.scaffold_component(RollbookComponent, defs_yaml_contents=contents)

@@ -1,4 +1,4 @@
-"""What a launch may not hold: the name of a variable, in any of the forms in which Dagster reads a configuration."""
+"""Launches may not hold this: the name of a variable, in any of the forms in which Dagster reads a configuration."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_any_other_request_is_passed_on(body: bytes) -> None:
 
 
 def ask(body: bytes, *, path: str = "/graphql", method: str = "POST") -> tuple[int, bytes]:
-    """What comes back for a body that arrives in parts; the app behind it answers with what it was given."""
+    """The answer to a body that arrives in parts; the app behind it answers with what it was given."""
     parts = [body[i : i + 1000] for i in range(0, len(body), 1000)] or [b""]
     arriving = [{"type": "http.request", "body": p, "more_body": p is not parts[-1]} for p in parts]
     sent: list[Message] = []

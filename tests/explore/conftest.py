@@ -1,4 +1,4 @@
-"""What the tests of `rollbook explore` share: the app over the fortnight, and pages of it on a desk and on a phone."""
+"""Shared by the tests of `rollbook explore`: the app over the fortnight, and pages of it on a desk and on a phone."""
 
 from __future__ import annotations
 

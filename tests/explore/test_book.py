@@ -1,4 +1,4 @@
-"""What a page shows is of one night: of the file that it has open, whatever is published or asked meanwhile."""
+"""A page shows one night: of the file that it has open, whatever is published or asked meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_publish_while_a_page_is_made_leaves_both_nights_as_they_are() -> None
 
 
 class Contended(dict[str, Any]):
-    """What is known, while another view stores its own as soon as this one has."""
+    """The kept values, while another view stores its own as soon as this one has."""
 
     def __setitem__(self, name: str, _: Any) -> None:
         super().__setitem__(name, ("another night", "another list"))

@@ -1,4 +1,4 @@
-"""What the app asks of the file of all institutions."""
+"""The app's queries of the file of all institutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages show, compared with the published views and with what the views said a night before."""
+"""The content of the pages, compared with the published views and with what the views said a night before."""
 
 from __future__ import annotations
 

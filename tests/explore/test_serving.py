@@ -33,7 +33,7 @@ SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"
 
 
 class Answer(NamedTuple):
-    """What came back for a request."""
+    """The answer to a request."""
 
     status: int
     text: str
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 def ask(explored: Explored, path: str = "/", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-    """What comes back for a request, from a browser that has the token unless `headers` are given."""
+    """The answer to a request, from a browser that has the token unless `headers` are given."""
     connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     has_token = {"Cookie": f"rollbook-{explored.port}={explored.token}"}

@@ -1,4 +1,4 @@
-"""What an analyst's query may do: read what is published, and nothing else, no matter how it is written."""
+"""The rights of an analyst's query: read what is published, and nothing else, no matter how it is written."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ FOREIGN = [
     "FROM duckdb_secrets()", "FROM SECRET",
 ]  # fmt: skip
 
-# What runs a text as a query, in each place of a query where that can be.
+# Functions that run a text as a query, in each place of a query where that can be.
 HIDDEN = [
     "SELECT SUM(1) OVER w FROM course_overview WINDOW w AS (PARTITION BY {inner})", "FROM course_overview ORDER BY {inner}",
     "FROM course_overview LIMIT {inner}", "SELECT DISTINCT ON ({inner}) * FROM course_overview", "VALUES ({inner})", "FROM range({inner})",

@@ -1,6 +1,6 @@
 """Flattening: landed bodies in, whole rows, rejects and drift out.
 
-What each rule refuses, and what passes, is in `test_records_refused.py` and `test_records_accepted.py`.
+The refusals of each rule are in `test_records_refused.py` and `test_records_accepted.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the fleet's tests share; a file about something else has a `played` of its own."""
+"""Shared by the fleet's tests; a file about something else has a `played` of its own."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SHARING, OTHER, LATER, NEVER, LARGE = "elm", "ash", "007", "yew", "oak"
 SYNCED = (LATER, OTHER, SHARING)
 
 
-# What the rollup by day shares with the view of each institution.
+# The columns that the rollup by day shares with the view of each institution.
 DAILY = (
     "institution, snapshot_date, students, students_added, students_removed, average_completion_rate, average_score,"
     " scored_students, never_logged_in_students"
@@ -181,7 +181,7 @@ ODD = {
 }
 
 
-# What none, or one, of these schools has.
+# Tables with rows of at most one of these schools.
 EMPTY = {
     *(f"{schema}.student_details" for schema in ("main", "history", "spans")),
     "main.terms", "ops.rejects", "ops.refused_values", "ops.drift",

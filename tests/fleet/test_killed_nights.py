@@ -95,7 +95,7 @@ def test_two_runs_at_once_ask_once(district: District) -> None:
 
 
 def never_killed(district: District, name: str) -> Tables:
-    """What the tables of a warehouse hold that was synced once."""
+    """The tables of a warehouse after one sync."""
     with folder() as elsewhere:
         compose(load(institution=name, warehouse=elsewhere)).sync()
         return House(elsewhere / name, district[name]).tables()

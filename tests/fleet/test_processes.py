@@ -38,7 +38,7 @@ def children(pid: int) -> set[int]:
 
 
 def proc(pid: int, name: str) -> str:
-    """What the kernel says of a process; nothing once it is gone."""
+    """The kernel's record of a process; nothing once it is gone."""
     try:
         return Path("/proc", str(pid), name).read_text(errors="replace")
     except OSError:

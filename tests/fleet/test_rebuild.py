@@ -41,7 +41,7 @@ def verify(
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> dict[str, str]:
-    """What a rebuild says of each institution: nothing, or why it was not done."""
+    """The result of a rebuild for each institution: nothing, or why it was not done."""
     done = building.rebuild(district.warehouse / "fleet", district.known, engine, only)
     return {name: rebuilt.error for name, rebuilt in done}
 

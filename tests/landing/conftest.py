@@ -1,4 +1,4 @@
-"""What the tests of `landing` share: an empty raw folder."""
+"""Shared by the tests of `landing`: an empty raw folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is staged while bodies come is what flattening reads from `raw/` afterwards; and a second process does the same."""
+"""The staged rows equal those that flattening reads from `raw/` afterwards; and a second process does the same."""
 
 from __future__ import annotations
 

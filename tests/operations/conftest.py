@@ -1,4 +1,4 @@
-"""What the tests of `operations` share: a small house, as a command sees it too, and one that changes every night."""
+"""Shared by the tests of `operations`: a small house, as a command sees it too, and one that changes every night."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def examined(house: House, **over: Any) -> list[Finding]:
 
 
 def wrong(found: list[Finding]) -> list[tuple[str, Level]]:
-    """What is not all right, in order."""
+    """The findings that are not all right, in order."""
     return [(f.what, f.level) for f in found if f.level is not OK]
 
 

@@ -1,4 +1,4 @@
-"""What tests of the pseudonymous file share; files about something else have a `house` of their own."""
+"""Shared by the tests of the pseudonymous file; files about something else have a `house` of their own."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 
 
 def run(*arguments: str) -> str:
-    """What a command prints. Raises what it raises."""
+    """The output of a command. Raises what it raises."""
     result = CliRunner().invoke(app, ["codes", *arguments])
     if isinstance(result.exception, RollbookError):
         raise result.exception

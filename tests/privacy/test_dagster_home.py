@@ -1,4 +1,4 @@
-"""What Dagster's own records hold of a student, before an erasure and after it."""
+"""A student in Dagster's own records, before an erasure and after it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others
         assert stat.S_IMODE(pseudonymous(house).stat().st_mode) == int(mode, 8)
         house.night(2, over={"pseudonymous_mode": mode, "published_mode": "640"})
         assert reached(house.warehouse, 0o004) == others
-        # What was opened is closed again by the next writer.
+        # A file opened to all is closed again by the next writer.
         house.night(3)
         assert reached(house.warehouse, 0o044) == set()
         assert stat.S_IMODE(house.warehouse.stat().st_mode) == 0o700

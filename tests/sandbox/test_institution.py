@@ -132,7 +132,7 @@ def test_the_same_seed_and_day_are_the_same_in_any_order_and_another_seed_is_ano
 
 
 def happenings(before: Day, after: Day) -> set[str]:
-    """What happened overnight."""
+    """The events of a night."""
     found = set()
     old, new = ({each["id"]: each for each in day.students} for day in (before, after))
     found |= {"a student joins" for own in new.keys() - old if new[own]["registration_date"] == str(after.date)}

@@ -1,4 +1,4 @@
-"""What the tests of `source` share: settings for a service, a page asked of a client, a sink in memory, a night."""
+"""Shared by the tests of `source`: settings for a service, a page asked of a client, a sink in memory, a night."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ STUDENTS, CLASSES = SETS["students"], SETS["classes"]
 
 @dataclass
 class Current:
-    """What is published, as records of the contract."""
+    """The published rows, as records of the contract."""
 
     students: list[dict[str, Any]]
     classes: list[dict[str, Any]]

@@ -30,7 +30,7 @@ def synced(district: District, number: int, *only: str) -> dict[str, NightKind]:
 
 
 def wrong(district: District, number: int, name: str) -> list[str]:
-    """What `rollbook fleet check` finds wrong with the key of an institution."""
+    """The findings of `rollbook fleet check` with the key of an institution."""
     ((_, found),) = district.fleet(number, only=[name]).check()
     return [f.says for f in found if (f.what, f.level) == ("key", "failed")]
 

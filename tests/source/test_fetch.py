@@ -139,7 +139,7 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
 # --- details ---------------------------------------------------------------------------------------------------------
 
 
-# What comes instead of a detail, and how often it is asked for then.
+# The answer instead of a detail, and how often it is asked for then.
 
 
 def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:

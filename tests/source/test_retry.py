@@ -1,4 +1,4 @@
-"""Which faults are retried, and how long to wait (G13): only arithmetic, no wire, no running clock."""
+"""The faults that are retried, and how long to wait (G13): only arithmetic, no wire, no running clock."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from tests.support.processes.commands import Program, program
 from tests.support.warehouses.school import DAYS, School
 from tests.support.wire import environments
 
-# What a reader could see change: the newest day of the work, of students and of classes, and how many there are.
+# The values that a reader could see change: the newest day of the work, of students and of classes, and how many there
+# are.
 STATE = """
 SELECT (SELECT MAX(snapshot_date) FROM ops.syncs), (SELECT MAX(snapshot_date) FROM spans.days),
     (SELECT COUNT(*) FROM students), (SELECT COUNT(*) FROM student_classes), (SELECT COUNT(*) FROM classes),

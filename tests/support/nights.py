@@ -120,7 +120,7 @@ class House:
         return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
 
     def rollbook(self, **over: Any) -> WholeRollbook:
-        """What is under test."""
+        """The Rollbook under test."""
         return compose(self.settings(**over), clock=lambda: self.now)
 
     def at(self, number: int) -> House:
@@ -149,7 +149,7 @@ class House:
 
     @property
     def published(self) -> Path:
-        """What analysts open."""
+        """The published file."""
         return self.warehouse / "rollbook.duckdb"
 
     def lose_published(self) -> None:
@@ -163,7 +163,7 @@ class House:
             version.unlink()
 
     def query(self, sql: str) -> list[Row]:
-        """What an analyst would get."""
+        """The rows of an analyst's query."""
         return rows(self.published, sql)
 
     def tables(self, *further: str) -> Tables:
@@ -219,7 +219,7 @@ def pages(path: str, *numbers: int) -> list[str]:
 
 
 class Expected:
-    """What the tables must hold after the nights that were added, in their order."""
+    """The expected tables after the nights that were added, in their order."""
 
     def __init__(self) -> None:
         self.shown: dict[str, list[model.Shown]] = {"students": [], "classes": []}
@@ -251,7 +251,7 @@ class Expected:
         return self
 
     def tables(self) -> Tables:
-        """What `House.tables` must be."""
+        """The expected `House.tables`."""
         found: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
         changes: list[Row] = [(self.since, "institution", None, None, SCHOOL[0], "added", None, None, None)]
         for table, set_name in SET_OF.items():

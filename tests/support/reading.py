@@ -1,4 +1,4 @@
-"""What a published file answers."""
+"""Answers of a published file."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def rows(file: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """What an analyst would get."""
+    """The rows of an analyst's query."""
     with opened(file) as con:
         return con.execute(query, list(parameters)).fetchall()

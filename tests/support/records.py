@@ -1,4 +1,4 @@
-"""Made-up records in the contract's exact shape, one call each. What a test changes is all it has to name."""
+"""Made-up records in the contract's exact shape, one call each. A test names only its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a test's cases run every day."""
+"""Chooses the cases of a test that run every day."""
 
 from __future__ import annotations
 

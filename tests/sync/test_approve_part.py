@@ -61,7 +61,7 @@ def house(held: Path) -> Iterator[House]:
 
 
 def expected(*parts: str) -> Expected:
-    """What must be there once these parts count: what is not listed, and what the listed records state."""
+    """The expected tables once these parts count: what is not listed, and what the listed records state."""
     return add(Expected().night(1, *FIRST), *parts)
 
 

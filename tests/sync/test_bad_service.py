@@ -1,6 +1,6 @@
 """Nights of a service in trouble, from the requests to the tables (G1, G2, G13).
 
-Which answers are faults, and which walks prove nothing, is in `tests/source`; random mixtures are in the campaign.
+Faulty answers and unproven walks are in `tests/source`; random mixtures are in the campaign.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REST = [*pages("classes", 1), "students?R-6 1", "students?pupil.6@school.example
 
 @pytest.fixture
 def expected(house: House) -> Expected:
-    """The first night was good. What the tables hold then."""
+    """The first night was good. The expected tables."""
     house.service.cap = 4
     expected = first_night(house, students(11))
     house.at(2).service.requests.clear()

@@ -76,7 +76,7 @@ def test_silence_refusal_and_the_clock_are_not_a_change(house: House) -> None:
 
 
 def test_each_failure_costs_one_record(house: House) -> None:
-    """What was known of that student's details stays, and the sync is a good one."""
+    """The student's known details stay, and the sync is a good one."""
     tonight(house, 1, students(4), "all")
     house.service.details = {i: {"student_id": i, "courses": ["new"]} for i in range(1, 10)}
     house.service.on(faults.status(500), path="student/2", times=None)

@@ -1,4 +1,4 @@
-"""What a network share does not offer is told with its cause and its file system, and nothing is lost."""
+"""Missing features of a network share are told with its cause and its file system, and nothing is lost."""
 
 from __future__ import annotations
 

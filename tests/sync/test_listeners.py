@@ -1,4 +1,4 @@
-"""What listens to a night cannot spoil it."""
+"""Listeners cannot spoil a night."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TWICE = student(7, name="Ada Listed-Twice")
 
 
 def told(house: House) -> str:
-    """What status says of it; the page must say the same."""
+    """The status's sentence; the page must say the same."""
     says = "".join(load_status(house.rollbook()).unproven)
     page = (house.warehouse / "report.html").read_text()
     assert ("not complete" in page) == bool(says)

@@ -1,4 +1,4 @@
-"""What a process that stays open sees of a newer night, and a warehouse that was moved (G10)."""
+"""A process that stays open and a newer night, and a warehouse that was moved (G10)."""
 
 from __future__ import annotations
 

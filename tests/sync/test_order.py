@@ -43,7 +43,7 @@ def source() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def expected(source: Path) -> dict[str, str]:
-    """What the nights, synced in order, one by one, have published."""
+    """The published tables of the nights, synced in order."""
     return export(source / "rollbook.duckdb")
 
 

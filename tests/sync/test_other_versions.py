@@ -1,4 +1,4 @@
-"""What another version of Rollbook wrote is told from damage, and nothing is changed."""
+"""Files of another version of Rollbook are told from damage, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rollbook.store.published import target
 from tests.support.nights import House, folder, new_house
 from tests.support.records import students
 
-# What a night needs, and what it makes besides: a fault there is a warning.
+# Files that a night needs, and files that it makes besides: a fault there is a warning.
 NEEDED = (
     "raw/snapshot_date=*/landing=1/manifest.json",
     "raw/expired.json",

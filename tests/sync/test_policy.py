@@ -15,7 +15,7 @@ from rollbook.sync.policy import change_guard, partition, too_many_rejected
 
 
 def guard(*counts: TableCounts) -> str:
-    """Why these would be held, by the default settings."""
+    """The reason of a hold, by the default settings."""
     return change_guard(counts, removed_percent=10, changed_percent=75, unverified={})
 
 

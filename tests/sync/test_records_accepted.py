@@ -1,4 +1,4 @@
-"""What is taken over of a record that can be read, and what not: silence is not news (G5), through whole syncs."""
+"""The accepted parts of a readable record: silence is not news (G5), through whole syncs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ ODD: list[Any] = [MISSING, None, 7, 7.5, True, [], ["a"], {}, {"en": "School"}]
 
 @pytest.mark.parametrize("value", daily([*ODD, "N" * 100_000], ["a"]), ids=lambda v: str(v)[:9])
 def test_odd_details_of_the_auth_check_fail_no_night(house: House, value: Any) -> None:
-    """What is odd there is NULL; the sets do not depend on the name of a key."""
+    """Odd values are NULL; the sets do not depend on the name of a key."""
     house.service.on(
         faults.institution(school={"id": 41, "name": value, "key": value}, api_key_name=value), path="auth"
     )

@@ -19,7 +19,7 @@ from tests.support.wire import faults
 # --- the rules -------------------------------------------------------------------------------------------------------
 
 REQUIRED = "object missing required field"
-# What is wrong with a record, and the reason in words. Any other value costs itself alone: see `test_hostile_values.py`.
+# Faults of a record, and the reason in words. Any other value costs itself alone: see `test_hostile_values.py`.
 STUDENTS: list[tuple[Record, str]] = [
     ({"name": MISSING}, f"{REQUIRED} name"),
     ({"name": None}, "name: expected str, got null"),

@@ -25,7 +25,7 @@ def refused(records: Records) -> Records:
 
 
 def rows_changed(house: House) -> tuple[int, ...]:
-    """What the newest sync says it added, changed and removed."""
+    """The counts of the newest sync."""
     query = (
         "SELECT rows_added, rows_changed, rows_removed FROM ops.syncs ORDER BY snapshot_date DESC, landing DESC LIMIT 1"
     )

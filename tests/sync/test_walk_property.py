@@ -24,7 +24,7 @@ Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}
 
-# What happens before a request is answered: to which set, at which request of the night, what, and to which record.
+# An event before a request is answered: to which set, at which request of the night, what, and to which record.
 MOMENT, WHERE = st.integers(2, 10), st.integers(0, 8)
 CHANGES = ("remove", "add", "rename", "to the front", "to the back", "swap")
 change = st.tuples(st.sampled_from(SETS), MOMENT, st.sampled_from(CHANGES), WHERE)
@@ -60,11 +60,11 @@ class Living:
         self.throughout = {name: self.ids(name) for name in SETS}
 
     def ids(self, name: str) -> set[int]:
-        """Who is there now."""
+        """The present records."""
         return {r["id" if name == "students" else "class_id"] for r in self._records(name)}
 
     def rows(self) -> dict[str, set[Row]]:
-        """What the watched tables must hold of those who are there now."""
+        """The expected rows of the present records."""
         listed = [(s["id"], s["email"], s["name"], s["classes"]) for s in self.service.students]
         return {
             "students": {(i, email, name) for i, email, name, _ in listed},

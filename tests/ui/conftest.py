@@ -1,4 +1,4 @@
-"""What the browser tests of the UI share."""
+"""Shared by the browser tests of the UI."""
 
 from __future__ import annotations
 

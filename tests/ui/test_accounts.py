@@ -40,7 +40,7 @@ def request(house: House, reason: Any) -> bytes:
 
 
 def post(served: Served, body: bytes, *, account: int | None = None) -> bytes:
-    """What comes back for a query of an account."""
+    """The answer to a query of an account."""
     head = (
         f"POST /graphql HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nX-Rollbook-Account: superintendent\r\nConnection: close\r\n\r\n"

@@ -28,8 +28,8 @@ LAUNCH = """mutation { launchRun(executionParams: {
   executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
 }) { __typename } }"""
 
-# Each way in which a page can have the browser send something to another site, of its own accord. What comes back is
-# not asked for: the page may not read it, and need not.
+# Each way in which a page can have the browser send something to another site, of its own accord. The answer is not
+# asked for: the page may not read it, and need not.
 ATTACKS = """async ([ui, mutations]) => {
   const quietly = async (promise) => { try { await promise } catch { } }
   const socket = (mutation) => new Promise((done) => {

@@ -1,4 +1,4 @@
-"""What is in dagster_home/: settings that Dagster accepts, and a way to production that changes no code."""
+"""The files of dagster_home/: settings that Dagster accepts, and a way to production that changes no code."""
 
 from __future__ import annotations
 

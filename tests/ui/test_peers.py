@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection on this machine: real sockets, of two accounts."""
+"""The other end of a connection on this machine: real sockets, of two accounts."""
 
 from __future__ import annotations
 

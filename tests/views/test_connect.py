@@ -1,6 +1,6 @@
 """`Connect from` in the data dictionary: a recipe for each tool, run as written if it needs no other package.
 
-What dbt's recipe says is what `test_dbt` builds its project from.
+`test_dbt` builds its project from dbt's recipe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUERY = re.compile(r"\"((?:SELECT [^\"]+? )?FROM [^\"]+)\"")
 
 
 def run(tool: str, school: School) -> dict[str, Any]:
-    """What is there when a tool's Python has run."""
+    """The names after a tool's Python has run."""
     names: dict[str, Any] = {}
     exec(block(tool, "python").replace(FILE, str(school.published)), names)  # noqa: S102 - the page's own lines
     return names

@@ -1,4 +1,4 @@
-"""Who is falling, over a year of the sandbox, against the sandbox's own knowledge of who hands in little."""
+"""The falling students, over a year of the sandbox, against the sandbox's own knowledge of who hands in little."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def falls_said(institution: Institution) -> list[tuple[int, date]]:
 
 @pytest.mark.parametrize(("students", "seed"), [(250, 1), slow(500, 2), slow(120, 3)])
 def test_most_who_are_said_to_fall_do_and_most_who_do_are_said_to(students: int, seed: int) -> None:
-    """A fall stays in sight for falling_days. Who always hands in little does not fall, so is not looked for here."""
+    """A fall stays in sight for falling_days. A student who always hands in little does not fall, and is not looked for
+    here.
+    """
     institution = Institution(students, seed=seed)
     fails: dict[int, set[date]] = defaultdict(set)
     does_well: set[int] = set()

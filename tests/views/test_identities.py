@@ -1,4 +1,4 @@
-"""Who is who: an id that was given to another person, and one person with several ids."""
+"""The identities of students: an id that was given to another person, and one person with several ids."""
 
 from __future__ import annotations
 

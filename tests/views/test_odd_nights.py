@@ -1,4 +1,4 @@
-"""What the views and macros say after nights on which not everything was said, and beside another file."""
+"""The answers of views and macros after nights on which not everything was said, and beside another file."""
 
 from __future__ import annotations
 

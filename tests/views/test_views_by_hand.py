@@ -1,4 +1,4 @@
-"""What a fortnight of the sandbox has none of: views over a few rows written by hand, with what they must say."""
+"""Cases that a fortnight of the sandbox lacks: views over a few rows written by hand, with what they must say."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_class_without_a_course_or_a_score_is_compared_with_what_there_is(hand
 
 
 def received(hand: Hand, day: date, landing: int) -> None:
-    """What came of the two sets in one sync."""
+    """The outcome of the two sets in one sync."""
     for set_name, count in (("students", 1500), ("classes", 40)):
         counts = {"received": 3 * count, "records": count}
         hand.put("ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, **counts)

@@ -1,4 +1,4 @@
-"""What is missing here, but was neither expired nor discarded, stays in the copy until somebody gives it up."""
+"""A file that is missing here, but was neither expired nor discarded, stays in the copy until somebody gives it up."""
 
 from __future__ import annotations
 

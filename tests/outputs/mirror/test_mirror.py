@@ -271,7 +271,7 @@ def test_the_commands_say_how_the_copy_is_doing(house: House, tmp_path: Path) ->
 
 
 def told_wrong(house: House) -> str:
-    """What `mirror status` says of a copy that is behind."""
+    """The answer of `mirror status` about a copy that is behind."""
     done = command(house, "status")
     assert done.exit_code == 1
     return str(done.exception)

@@ -30,7 +30,7 @@ def made(school: School, **how: Any) -> str:
 
 
 def text(html: str) -> str:
-    """What a reader reads: no markup, no styles."""
+    """The text for a reader: no markup, no styles."""
     return re.sub(r"\s+", " ", unescape(re.sub(r"<(style|script)>.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)))
 
 

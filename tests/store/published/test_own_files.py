@@ -1,4 +1,4 @@
-"""Which database files are this warehouse's own, by the mark at their end."""
+"""The database files of this warehouse, by the mark at their end."""
 
 import shutil
 from pathlib import Path

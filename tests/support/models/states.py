@@ -45,7 +45,7 @@ class Pupil:
 
 @dataclass
 class Day:
-    """Who and what is listed on a landed day; a class is its columns, those of its summary among them."""
+    """The records of a landed day; a class is its columns, those of its summary among them."""
 
     students: dict[int, Pupil] = field(default_factory=dict)
     classes: dict[int, Row] = field(default_factory=dict)

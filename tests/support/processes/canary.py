@@ -33,7 +33,7 @@ TEXTS = (
 # Each in lower case, in every encoding that a file here may have.
 _SPELLINGS = {t: tuple(t.lower().encode(coding) for coding in ("utf-8", "utf-16-le", "utf-16-be")) for t in TEXTS}
 
-# What most of a small database consists of. No spelling holds so many in a row: left out, there is little to search.
+# The filler of a small database. No spelling holds so many in a row: left out, there is little to search.
 _NOTHING = bytes(64)
 
 # The texts that were found in a file, by its suffix, its content and that of the file beside it.
@@ -89,7 +89,7 @@ def contents(path: Path) -> str:
 
 
 def _hits(path: Path) -> set[str]:
-    """The texts in one file. What was read once is not read again: most of a warehouse stays as it is."""
+    """The texts in one file. A file that was read once is not read again: most of a warehouse stays as it is."""
     content, beside = path.read_bytes(), _beside(path)
     known = path.suffix, sha256(content).digest(), sha256(beside).digest()
     if known not in _read:
@@ -104,7 +104,7 @@ def _texts(piece: bytes) -> set[str]:
 
 
 def _beside(path: Path) -> bytes:
-    """What another file adds to what this one says: where the frames begin, and what a database has not taken in."""
+    """The files beside a file that complete it: where the frames begin, and what a database has not taken in."""
     other = path.with_name("pages.jsonl") if path.suffix == ".zst" else path.with_name(f"{path.name}.wal")
     return other.read_bytes() if other.is_file() else b""
 

@@ -52,7 +52,7 @@ class Explored:
 
     @property
     def token(self) -> str:
-        """What it asks for."""
+        """The token."""
         return self.address.partition("access_token=")[2]
 
     def page(self, path: str) -> str:
@@ -60,7 +60,7 @@ class Explored:
         return f"http://{self.host}{path}"
 
     def asks_elsewhere(self) -> list[str]:
-        """What its process, and those that it started, looked up or connected to that is not this machine."""
+        """The lookups and connections of its processes to other machines."""
         own = re.compile(
             r"socket\.(bind .*|\w+ (None|b?'(127\.0\.0\.1|localhost|::1)'|\('(127\.0\.0\.1|::1)', .*\)|'/.*'))"
         )

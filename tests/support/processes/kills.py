@@ -26,7 +26,7 @@ STEPS = ("replace", "rename", "link")
 
 @dataclass(frozen=True)
 class Job:
-    """What a writer is to do: a sync of `first`, a backfill of `first` to `last`, or a rebuild.
+    """The work of a writer: a sync of `first`, a backfill of `first` to `last`, or a rebuild.
 
     `wrongly`: with a flattening that takes every class's room from the wrong field, so that a backfill has to put
     each class right on each day.

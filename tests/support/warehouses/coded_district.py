@@ -47,7 +47,7 @@ def file_of(district: District) -> Path:
 
 
 def rows(district: District, query: str) -> list[tuple[Any, ...]]:
-    """What an analyst would get from it."""
+    """The rows of an analyst's query."""
     return reading.rows(file_of(district), query)
 
 
@@ -90,5 +90,5 @@ def texts(district: District) -> set[str]:
 
 
 def reached(warehouse: Path) -> set[str]:
-    """What of the common folder can be opened by accounts that are not in the group."""
+    """The files of the common folder that can be opened by accounts that are not in the group."""
     return machines.reached(warehouse, 0o004) - {ASH, BIRCH, CEDAR}

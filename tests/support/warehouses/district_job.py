@@ -23,7 +23,7 @@ class DistrictJob(Job):
     ) -> dg.ExecuteInProcessResult:
         """One run of a day or, given several days, of all between the first and the last.
 
-        What a run takes out of its process's environment is there again for the next one.
+        A variable that a run takes out of the environment is there again for the next one.
         """
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.endswith("_KEY")]:

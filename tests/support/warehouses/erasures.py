@@ -14,7 +14,7 @@ from tests.support.nights import House, night
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students
 
-# What says how a file or a landing was made, and so changes with an erasure.
+# Descriptions of a file or a landing, which change with an erasure.
 MADE = (
     ("spans", "version"),
     ("spans", "days"),

@@ -59,7 +59,7 @@ def taught() -> Records:
 
 
 class Secrets:
-    """What must not be in a pseudonymous file: WORDS, and every id that the service ever sent."""
+    """Texts that must not be in a pseudonymous file: WORDS, and every id that the service ever sent."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -116,7 +116,7 @@ def pseudonymous(house: House) -> Path:
 
 
 def rows(house: House, query: str) -> list[tuple[Any, ...]]:
-    """What an analyst would get from it."""
+    """The rows of an analyst's query."""
     return reading.rows(pseudonymous(house), query)
 
 

@@ -39,7 +39,7 @@ class School:
 
     @property
     def published(self) -> Path:
-        """What analysts open."""
+        """The published file."""
         return self.warehouse / "rollbook.duckdb"
 
     def rollbook(self, today: date = LAST, **over: Any) -> WholeRollbook:
@@ -57,13 +57,13 @@ class School:
         self.rollbook(day, **over).sync(day)
 
     def frame(self, query: str) -> pd.DataFrame:
-        """What an analyst would get, as a frame."""
+        """The rows of an analyst's query, as a frame."""
         with duckdb.connect(self.published, read_only=True) as con:
             found: pd.DataFrame = con.sql(query).df()
         return found
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What an analyst would get, as rows."""
+        """The rows of an analyst's query."""
         return rows(self.published, query)
 
     def copy(self, target: Path) -> School:

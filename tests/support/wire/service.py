@@ -39,7 +39,7 @@ class Asked(sandbox.Asked):
 
 @dataclass
 class Reply(sandbox.Reply):
-    """What is answered, after a `delay`.
+    """An answer, after a `delay`.
 
     `wire` is whole, "cut" (the body ends in the middle, and so does the connection) or "reset" (before any byte).
     """

@@ -1,4 +1,4 @@
-"""What the tests of the machine's faults share: a warehouse of two nights, on a small disk too, and what must follow."""
+"""Shared by the tests of the machine's faults: a warehouse of two nights, on a small disk too, and what must follow."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def small(service: Service) -> Iterator[tuple[House, Disk]]:
 
 @pytest.fixture
 def expected() -> Expected:
-    """What must be published after the third night, in the end."""
+    """The expected tables after the third night, in the end."""
     first = students(COUNT), classes(3)
     return Expected().night(1, *first).night(2, *first).night(3, TONIGHT, classes(3))

@@ -1,9 +1,9 @@
 """The machine's faults: each ends in a message that says what to do, an intact published file, and a next sync that
 recovers.
 
-The disks, accounts and limits are real (`tests.support.processes.machines`). What is published afterwards is what the slow
-model makes of what the service showed; the service's own faults are in `test_bad_service`, killed writers in `test_kill`,
-damaged files in `test_damage`.
+The disks, accounts and limits are real (`tests.support.processes.machines`). The published tables equal the slow
+model's; the service's own faults are in `test_bad_service`, killed writers in `test_kill`, damaged files in
+`test_damage`.
 """
 
 from __future__ import annotations

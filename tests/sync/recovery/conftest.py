@@ -1,4 +1,4 @@
-"""What the tests of recovery share: a warehouse of three nights, and what its tables must hold."""
+"""Shared by the tests of recovery: a warehouse of three nights, and what its tables must hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is listed, and what may happen to the published file and to the folder of older ones."""
+"""The listed students, and what may happen to the published file and to the folder of older ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import duckdb
 from tests.support.nights import House
 from tests.support.records import student, students
 
-# Who is listed on the third night; number 100 is new.
+# The students of the third night; number 100 is new.
 LISTED = [*students(60), student(100)]
 
 
