@@ -60,7 +60,7 @@ MUTATIONS = (
     Mutation("G8", "ZONES_APART = timedelta(days=1)", "ZONES_APART = timedelta(days=2)", "source sync"),
     Mutation("G8", "    if day > today:", "    if False:", "sync"),
     Mutation("G9", "if 1 < records == rejected:", "if False:", "sync"),
-    Mutation("G9", "rejected > REJECTED_MOST * records", "rejected >= REJECTED_MOST * records", "sync"),
+    Mutation("G9", "rejected > MAX_REJECTED * records", "rejected >= MAX_REJECTED * records", "sync"),
     Mutation(
         "G10",
         "files.move(aside, self.link)",

@@ -15,7 +15,7 @@ from tests.campaign.campaign import Campaign, event
 from tests.campaign.disk import STOPPED, PowerFailedError, Trouble
 from tests.campaign.ledger import differences
 
-STEPS_MOST = 20  # a build has about ten
+MAX_STEPS = 20  # a build has about ten
 
 
 @event(lambda c: c.neighbour is not None, weight=30)
@@ -27,7 +27,7 @@ def the_districts_file_is_built(c: Campaign) -> None:
     with registered(folder, both) as registry:
         if c.random.random() < 0.5:
             had = file.exists()
-            trouble = Trouble(STOPPED, c.random.randint(1, STEPS_MOST), c.random)
+            trouble = Trouble(STOPPED, c.random.randint(1, MAX_STEPS), c.random)
             with suppress(PowerFailedError), c.disk.at_work(trouble):
                 build(folder / settings.FLEET, registry)
             c.note(f"the first attempt is stopped at step {c.disk.steps}")

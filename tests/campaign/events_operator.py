@@ -22,9 +22,9 @@ from tests.campaign.ledger import PARTS, Key
 from tests.campaign.school import shown
 from tests.support.nights import TRIES, night
 
-COUNTED_LEAST = 4  # landings that are always left
-STEPS_MOST = 160  # a night takes about 130; one that has to recover first, more
-MOVES_MOST = 25  # of those, the renames and links
+MIN_COUNTED = 4  # landings that are always left
+MAX_STEPS = 160  # a night takes about 130; one that has to recover first, more
+MAX_MOVES = 25  # of those, the renames and links
 BY_NUMBER = -1
 
 
@@ -130,7 +130,7 @@ def two_sync_at_once(c: Campaign) -> bool:
 def a_sync_is_killed(c: Campaign) -> bool:
     fresh, showing = c.fresh, c.showing()
     with shown(c.service, showing):
-        hit = killed(without_copy(c, c.house.sync), c.random.randint(1, MOVES_MOST))
+        hit = killed(without_copy(c, c.house.sync), c.random.randint(1, MAX_MOVES))
     c.note("killed" if hit else "done before the blow")
     c.see_what_was_judged_later()
     c.adopt(showing, c.today)
@@ -183,7 +183,7 @@ def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
     c.note(f"at the {name}")
     if name == "erasure":
         forget_backups(c)
-    c.interrupt(*works[name], Trouble(what, c.random.randint(1, STEPS_MOST), c.random, lasting), c.showing())
+    c.interrupt(*works[name], Trouble(what, c.random.randint(1, MAX_STEPS), c.random, lasting), c.showing())
     if c.random.random() < 0.5:
         c.sync()
 
@@ -274,7 +274,7 @@ def change(c: Campaign, key: Key, *, discarded: bool, number: int | None = BY_NU
 
 def discardable(c: Campaign) -> list[Key]:
     """The landings that may be discarded: they count and are on disk, and some others are left."""
-    if len(c.ledger.counted()) <= COUNTED_LEAST:
+    if len(c.ledger.counted()) <= MIN_COUNTED:
         return []
     since = night(1) if c.fresh else kept_from(c)
     return sorted(k for k, x in c.ledger.landings.items() if x.counts and not x.expired and x.day >= since)

@@ -36,7 +36,7 @@ TOTALS = {
 }
 GIVEN = {"student_summaries": "total_assignments", "class_assignment_activity": "assignment_count"}
 # So many records may be found by search on one night, and listed by no walk, that were not hidden before.
-MOST_HIDDEN = 3
+MAX_HIDDEN = 3
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ def _received(
     proven = set_name not in showing.unproven and not (showing.unanswered and missing)
     hidden = frozenset(missing & set(has)) if proven else frozenset[int]()
     received |= hidden
-    if len(hidden - known) > MOST_HIDDEN:
+    if len(hidden - known) > MAX_HIDDEN:
         proven, hidden = False, frozenset()
     nameless = {i for i in received if not (has[i].get("name") or has[i].get("class_title") or "").strip()}
     refused = showing.broken | nameless

@@ -16,7 +16,7 @@ from tests.support.wire import faults
 from tests.support.wire.service import Bend, Service
 
 CAP = 15  # records a page, so that a walk of the students has several
-FEWEST, MOST = 30, 55
+MIN_PUPILS, MAX_PUPILS = 30, 55
 
 ODD_NUMBERS = (0, -1, 2**31, 10**11, -(10**11))
 ODD_AMOUNTS = (0.0, -1.0, 5e-324, 1e11, -1e11)
@@ -69,9 +69,9 @@ class School:
         room = self.rooms[chance.choice(sorted(self.rooms))]
         room["student_count"] = chance.randint(1, 40)
         room["summary"] = room["summary"] | {"average_score": chance.choice([None, chance.randint(0, 100)])}
-        if chance.random() < 0.5 and len(self.pupils) < MOST:
+        if chance.random() < 0.5 and len(self.pupils) < MAX_PUPILS:
             self.join()
-        if chance.random() < 0.5 and len(self.pupils) > FEWEST:
+        if chance.random() < 0.5 and len(self.pupils) > MIN_PUPILS:
             self.leave(1)
 
     def work(self, day: date) -> None:

@@ -28,7 +28,7 @@ SEEN = (
     "OR ({{ observed }}.state = 'not_stated'",
     "WHERE a.id IS NULL OR g.landing",
     "    if day > today:",
-    "rejected > REJECTED_MOST",
+    "rejected > MAX_REJECTED",
     "files.move(aside, self.link)",
     "if bound_to not in (None, school_id):",
     "lock.acquire(timeout=0)",

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from rollbook.defs.launches import MOST_BYTES, NO_VARIABLES, Launches, RunCoordinator, refused
+from rollbook.defs.launches import MAX_BYTES, NO_VARIABLES, Launches, RunCoordinator, refused
 from rollbook.defs.partitions import BY_TAG
 
 LAUNCH = "mutation($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename } }"
@@ -104,7 +104,7 @@ def test_the_app_gets_what_is_passed_on_as_it_came_and_no_more_than_a_query_can_
     assert ask(good) == (200, good)
     assert ask(bad) == ask(bad, path="/graphql/") == (403, NO_VARIABLES.encode())
     assert ask(bad, path="/report_asset_check/x") == (200, bad)
-    assert ask(b" " * (MOST_BYTES + 1))[0] == 413
+    assert ask(b" " * (MAX_BYTES + 1))[0] == 413
 
 
 @pytest.mark.parametrize("is_guarded", [True, False])

@@ -48,7 +48,7 @@ def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: Dist
     with book.open():
         everyone = pages.institutions(book, QueryParams())["listing"].rows
         chosen = pages.institutions(book, QueryParams(f"institution={BIRCH}"))["listing"].rows
-        many = pages.institutions(book, QueryParams([("institution", ASH)] * (pages.DRAWN_MOST + 2)))
+        many = pages.institutions(book, QueryParams([("institution", ASH)] * (pages.MAX_DRAWN + 2)))
     assert [(row[0], row[4]) for row in everyone] == [
         (CEDAR, "never synced"),
         (ASH, "up to date"),

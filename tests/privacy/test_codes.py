@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, DamagedError, RollbookError
 from rollbook.privacy import access
-from rollbook.privacy.pseudonymous import LEAST, MOST, Codes, begin
+from rollbook.privacy.pseudonymous import MIN_CODE, MAX_CODE, Codes, begin
 from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import codes, ident, pupils, rows, taught
 
@@ -27,8 +27,8 @@ def test_codes_have_fifteen_digits_and_each_is_drawn_once() -> None:
     found = begin(NOW).covering(range(1, 20_001)).codes
     assert len({*found.values()}) == 20_000
     assert begin(NOW).covering([1]).codes != begin(NOW).covering([1]).codes
-    assert min(found.values()) >= LEAST == 10**14
-    assert max(found.values()) < MOST == 10**15
+    assert min(found.values()) >= MIN_CODE == 10**14
+    assert max(found.values()) < MAX_CODE == 10**15
     # Neither the ids' order nor their size is in them: of neighbours, as many codes fall as rise.
     drawn = [found[n] for n in range(1, 20_001)]
     assert 9_500 < sum(a < b for a, b in itertools.pairwise(drawn)) < 10_500

@@ -12,7 +12,7 @@ import pytest
 
 from rollbook.landing.manifest import Absence, Proof, Walk
 from rollbook.source.client import Client
-from rollbook.source.pagination import MOST_HIDDEN, Names, Verified, Walked, search_by_names, verify
+from rollbook.source.pagination import MAX_HIDDEN, Names, Verified, Walked, search_by_names, verify
 from rollbook.tables import SETS
 from tests.source.asking import Kept, MakeClient
 from tests.support.nights import night
@@ -180,7 +180,7 @@ def test_a_record_that_slipped_out_of_one_walk_is_listed_by_the_next(client_of: 
     assert (found.walked.walk.walks, found.walked.walk.counted, found.walked.ids) == (2, (2,), {*range(1, 13)})
 
 
-@pytest.mark.parametrize("count", [1, MOST_HIDDEN])
+@pytest.mark.parametrize("count", [1, MAX_HIDDEN])
 def test_a_few_that_only_searches_find_stay_current_and_are_known_as_hidden(client_of: MakeClient, count: int) -> None:
     gone = range(1, count + 1)
     with Service(students(10)) as service:

@@ -82,7 +82,7 @@ def test_a_body_that_is_too_long_or_unpacks_to_too_much_is_given_up(
 def test_an_answer_of_more_values_than_a_page_has_is_not_read(
     client_of: MakeClient, monkeypatch: pytest.MonkeyPatch, value: bytes
 ) -> None:
-    monkeypatch.setattr(client_module, "MOST_VALUES", 100_000)
+    monkeypatch.setattr(client_module, "MAX_VALUES", 100_000)
     body = b'{"success": true, "data": [' + b",".join([value] * 120_000) + b"], " + PAGE.partition(b"[], ")[2]
     pieces = [head(content_length=str(len(body))) + body]
     with stamina.set_testing(True, attempts=1), sending(lambda: pieces) as service:

@@ -34,7 +34,7 @@ from tests.support.wire.service import KEY, Asked, Service
 FIRST = date(2026, 11, 20)
 SCHOOL = (41, "Made-up School", "made-up-school", "nightly")
 # A number beyond it is no number of a school's.
-MOST = 10**11
+MAX_NUMBER = 10**11
 # No date at all.
 NO_DATE = ("", "0000-00-00", "0001-01-01")
 # In stamina's test mode a request is tried this often at most, and nobody sleeps in between.
@@ -345,7 +345,7 @@ def cell(column: str, value: Any) -> Any:
         return unicodedata.normalize("NFC", value).strip() or None
     if value is None or isinstance(value, bool):
         return value
-    if abs(value) > MOST:
+    if abs(value) > MAX_NUMBER:
         return None
     return float(f"{value:.9g}") if column.endswith(("_rate", "_score", "_minutes")) else value
 

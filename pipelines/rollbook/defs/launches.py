@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rollbook.defs.partitions import BY_TAG
 from rollbook.util.request_guard import ACCOUNT
 
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 # Words that a configuration may not hold as a key.
 REFUSED = frozenset({"env", "resources"})
 NO_VARIABLES = (
@@ -46,7 +46,7 @@ class Launches:
         body = b""
         async for part in Request(scope, receive).stream():
             body += part
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 await PlainTextResponse(TOO_LARGE, 413)(scope, receive, send)
                 return
         if refused(body):

@@ -39,7 +39,7 @@ from rollbook.util.text import naming
 # A year, and a month more to compare with the year before.
 KEEP_DAYS = 400
 # Runs deleted per night; a first pruning after years takes several nights.
-MOST_AT_ONCE = 1000
+MAX_AT_ONCE = 1000
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 # The locks of the runs whose work this process does.
@@ -123,10 +123,10 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:
 def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now: datetime | None = None) -> int:
     """Delete finished runs older than KEEP_DAYS, with their events, files and compute logs; return how many.
 
-    At most MOST_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's materializations.
+    At most MAX_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's materializations.
     """
     filters = dg.RunsFilter(statuses=ENDED, created_before=(now or datetime.now(UTC)) - timedelta(days=KEEP_DAYS))
-    old = instance.get_run_records(filters, limit=MOST_AT_ONCE, order_by="create_timestamp", ascending=True)
+    old = instance.get_run_records(filters, limit=MAX_AT_ONCE, order_by="create_timestamp", ascending=True)
     for run_id in () if dry_run else [record.dagster_run.run_id for record in old]:
         instance.delete_run(run_id)
         shutil.rmtree(_lock(instance, run_id).parent, ignore_errors=True)
@@ -142,7 +142,7 @@ def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:
 
 WILL_RETRY_TAG = "dagster/will_retry"
 # Institutions checked per tick for late nights and undelivered messages; the rest follow in the next ticks.
-MOST_CHECKED = 100
+MAX_CHECKED = 100
 
 
 def report_run(instance: dg.DagsterInstance, run: dg.DagsterRun, institution: str | None = None) -> None:
@@ -221,10 +221,10 @@ def _watched(says: str, late: str = "") -> dg.SensorResult:
 def watch_institutions(registry: Registry) -> list[str]:
     """Report the late nights of institutions and deliver their alerts; returns the newly late institutions.
 
-    At most MOST_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
+    At most MAX_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
     from rollbook.fleet.nights import Fleet  # a single school needs none of it
 
     names = tuple(registry.institutions)
-    turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MOST_CHECKED))
-    return [*Fleet(registry, names[turn * MOST_CHECKED :][:MOST_CHECKED]).watch(wait=True)] if names else []
+    turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MAX_CHECKED))
+    return [*Fleet(registry, names[turn * MAX_CHECKED :][:MAX_CHECKED]).watch(wait=True)] if names else []

@@ -22,7 +22,7 @@ from rollbook.tables import TABLES
 from rollbook.views import metrics
 
 DAYS = 62  # of a trend
-DRAWN_MOST = 12  # institutions with line charts
+MAX_DRAWN = 12  # institutions with line charts
 
 COMPLETION = ("Completion, %", lambda row: row.completion)
 SCORE = ("Score", lambda row: row.score)
@@ -252,14 +252,14 @@ def institutions(book: Book, asked: QueryParams) -> dict[str, Any]:
     measures = "snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score"
     last = f"ORDER BY snapshot_date DESC LIMIT {DAYS}"
     one = f"SELECT {measures} FROM main.institutions_daily WHERE institution = $name {last}"
-    trends = {name: book.rows(one, name=name) for name in chosen[:DRAWN_MOST]}
+    trends = {name: book.rows(one, name=name) for name in chosen[:MAX_DRAWN]}
     if not chosen:
         trends = {"": book.rows(f"SELECT {measures} FROM main.fleet_daily {last}")}
     return {
         "title": "All institutions",
         "chosen": chosen,
         "names": [row.institution for row in book.rows("SELECT institution FROM main.institutions ORDER BY 1")],
-        "more": len(chosen) - DRAWN_MOST,
+        "more": len(chosen) - MAX_DRAWN,
         "trends": {name: charts(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
         "listing": book.listing(asked, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
     }

@@ -72,9 +72,9 @@ STATES = "state"  # in the fleet's folder
 # A key that was refused on this many nights in a row pauses its institution: it will not recover by itself.
 REFUSED_NIGHTS = 3
 # Jobs at a time, at most: more would only wait for the disk.
-MOST_JOBS = 16
+MAX_JOBS = 16
 # A night that takes longer hangs: ten thousand pages of a slow service take three hours.
-MOST_SECONDS = 6 * 3600.0
+MAX_SECONDS = 6 * 3600.0
 # How long a worker may take to end in order when the run is stopped.
 STOP_WITHIN = 20.0
 
@@ -209,7 +209,7 @@ class Fleet:
     """Runs jobs for the institutions of a registry, or for those named by `only`.
 
     `jobs` run at a time (default: two per processor, since one computes while another waits for its service), each for
-    `most_seconds` at most. `sends_alerts` is whether a sync sends alerts and looks for late nights; under Dagster the
+    `max_seconds` at most. `sends_alerts` is whether a sync sends alerts and looks for late nights; under Dagster the
     sensor does both. Raises SettingError for an unknown name.
     """
 
@@ -217,7 +217,7 @@ class Fleet:
     only: tuple[str, ...] = ()
     jobs: int | None = None
     clock: Callable[[], datetime] = utc_now
-    most_seconds: float = MOST_SECONDS
+    max_seconds: float = MAX_SECONDS
     sends_alerts: bool = True
 
     def __post_init__(self) -> None:
@@ -324,7 +324,7 @@ class Fleet:
 
         The next one is from the host with the fewest running jobs, and on a tie from the one with the most waiting.
         """
-        jobs = self.jobs or min(2 * (os.cpu_count() or 1), MOST_JOBS)
+        jobs = self.jobs or min(2 * (os.cpu_count() or 1), MAX_JOBS)
         context = get_context("forkserver")
         context.set_forkserver_preload(["rollbook.fleet.warm"])
         url = os.environ.get(f"{settings.PREFIX}BASE_URL", "")
@@ -349,7 +349,7 @@ class Fleet:
                             given = (job, name, arguments, secrets, self.clock, answering)
                             process = context.Process(target=work, args=given, daemon=True)
                             process.start()
-                        running[answers] = _Worker(name, process, time.monotonic() + self.most_seconds)
+                        running[answers] = _Worker(name, process, time.monotonic() + self.max_seconds)
                     rest = min(w.until for w in running.values()) - time.monotonic()
                     ready = connection.wait(list(running), max(rest, 0))
                     for answers in [each for each in running if each in ready]:
@@ -536,7 +536,7 @@ def _message(error: Exception, name: str) -> str:
 
 PAGE = "fleet-report.html"
 # A field that this many records have in one sync comes from the service, and does not describe one pupil.
-LEAST_RECORDS = 5
+MIN_RECORDS = 5
 _NO_FIGURES: dict[str, Any] = {"built_at": None, "schools": {}, "figures": (), "drift": (), "refused": ()}
 # The most urgent come first.
 URGENCY = (NightKind.FAILED, NightKind.HELD, "late", NEVER, NightKind.PAUSED, NightKind.SYNCED)
@@ -719,7 +719,7 @@ def _figures(file: Path) -> dict[str, Any]:
         "built_at": run_query(file, "SELECT published_at FROM spans.version").rows[0][0],
         "schools": dict(run_query(file, "SELECT institution, school_name FROM main.institutions").rows),
         "figures": run_query(file, figures).rows,
-        "drift": run_query(file, sql("drift"), {"least": LEAST_RECORDS}).rows,
+        "drift": run_query(file, sql("drift"), {"least": MIN_RECORDS}).rows,
         "refused": run_query(file, refused).rows,
     }
 

@@ -27,7 +27,7 @@ from rollbook.util.text import count_of, printable
 
 sql = statements("rollbook.operations")
 
-MOST_CHANGES = 50
+MAX_CHANGES = 50
 
 # A heading and a sentence.
 Line = tuple[str, str]
@@ -87,7 +87,7 @@ def trace(
         raise ArgumentError(f"There is no row {row}{f' on {on}' if on else ''}, nor was there one before")
     since, until, is_removed, day = found[0]
     keys = table.key if table.parent_key in CHANGE_KEYS else ()
-    query = sql("changes_of", table=table, keys=keys, most=MOST_CHANGES)
+    query = sql("changes_of", table=table, keys=keys, most=MAX_CHANGES)
     changes = run_query(root / PUBLISHED, query, values | {"hidden": hidden, "column": column}).rows
     state = f"removed on {until}" if is_removed else f"since {since}{f', until {until}' if until else ''}"
     lines = [("row", f"{row}: {state}"), *_source(raw, table, key, day, column, hidden, show=show)]

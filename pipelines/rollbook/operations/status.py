@@ -33,10 +33,10 @@ from rollbook.util.text import naming
 
 YEAR = 365
 # How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
-GROWTH, GROWTH_LEAST = 0.5, 40_000
+GROWTH, MIN_GROWTH = 0.5, 40_000
 # The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
 # free blocks are reused.
-FILE_LEAST = 32 * machine.MB
+MIN_FILE = 32 * machine.MB
 # Room for DuckDB to spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
 # One run in Dagster's records: 23 assets and 13 checks, in the run's own file and again in the index.
@@ -294,7 +294,7 @@ class Night:
     @property
     def growth(self) -> float:
         """Bytes by which the published file grows in a night."""
-        return max(GROWTH * self.lake, GROWTH_LEAST)
+        return max(GROWTH * self.lake, MIN_GROWTH)
 
 
 def last_night(rollbook: WholeRollbook) -> Night | None:
@@ -316,11 +316,11 @@ def predict(rollbook: WholeRollbook, night: Night, *, nights: int = YEAR) -> Cap
     # One day more than the setting: files are deleted one night after their views, for readers that are still open.
     kept = nights if keep is None else min(nights, keep + 1)
     landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
-    file = max(night.published, FILE_LEAST) + nights * night.growth
+    file = max(night.published, MIN_FILE) + nights * night.growth
     # The pseudonymous file is at most as large as the published one; three of it exist while it is made.
     coded = 1 if rollbook.settings.pseudonymous else 0
     return Capacity(
-        sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, FILE_LEAST) + MARGIN),
+        sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, MIN_FILE) + MARGIN),
         night=round(night.raw + night.lake + (1 + coded) * night.growth),
         year=round(landed + (1 + KEPT + 3 * coded) * file + nights * RUN_BYTES),
     )

@@ -42,7 +42,7 @@ _NAME = "access-%Y-%m.jsonl"
 LOCK_SECONDS = 10.0
 
 # The most characters kept of a query.
-MOST = 2_000
+MAX_LINE = 2_000
 
 _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
@@ -189,7 +189,7 @@ def without_values(query: str) -> str:
         shown = " " if kind is duckdb.token_type.comment else _shown(token.strip(), kind)
         line += f"{shown} " if token[-1:].isspace() else shown
     line = " ".join(line.split())
-    return line if len(line) <= MOST else f"{line[:MOST]}..."
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..."
 
 
 def _shown(token: str, kind: duckdb.token_type) -> str:

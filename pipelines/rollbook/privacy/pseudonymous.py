@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 FOLDER, FILE = "private", "codes.json"
 # Fifteen digits: spreadsheet programs keep no more, and every language's floating point numbers (2^53) hold them.
-LEAST, MOST = 10**14, 10**15
+MIN_CODE, MAX_CODE = 10**14, 10**15
 # Students' rows are sorted by code, then by day, so that the order of the ids is not visible; `changes` first by day.
 _ORDER = {
     "snapshot_date": "t.snapshot_date",
@@ -73,7 +73,7 @@ class Release(formats.Kept, frozen=True, kw_only=True):
         missing = [student for student in dict.fromkeys(students) if student not in self.codes]
         drawn = taken = frozenset((*self.codes, *self.codes.values(), *missing))
         while not taken.isdisjoint(drawn):
-            drawn = frozenset(secrets.SystemRandom().sample(range(LEAST, MOST), len(missing)))
+            drawn = frozenset(secrets.SystemRandom().sample(range(MIN_CODE, MAX_CODE), len(missing)))
         return msgspec.structs.replace(self, codes=self.codes | dict(zip(missing, drawn, strict=True)))
 
 

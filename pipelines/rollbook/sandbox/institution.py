@@ -75,7 +75,7 @@ _OMITTED_FOR = 80
 # each group: the share of the pupils who take it, pupils in a class, and the school days from opening to closing (None:
 # those of the school year).
 _GROUPS = (*((1.0, 25, None),) * 4, (2 / 3, 25, None), (1 / 3, 5, 100))
-_LEAST_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
+_MIN_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
 # In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
 _SMALL = 50
 
@@ -111,7 +111,7 @@ class Institution:
         self._place_phase = self._spread("place", seats * len(_GROUPS), _PLACE_LASTS).reshape(len(_GROUPS), seats)
         self._omitted_phase = [self._spread(f"omitted {field}", seats, _OMITTED_EVERY) for field in _OPTIONAL]
 
-        self._sizes = [max(_LEAST_OF_A_GROUP, round(students * share / size)) for share, size, _ in _GROUPS]
+        self._sizes = [max(_MIN_OF_A_GROUP, round(students * share / size)) for share, size, _ in _GROUPS]
         places = sum(self._sizes)
         self._places = np.arange(places)
         self._lasts = np.repeat([lasts or 0 for _, _, lasts in _GROUPS], self._sizes)

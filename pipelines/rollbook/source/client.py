@@ -71,7 +71,7 @@ TRY_SECONDS = 60.0
 BODY_BYTES = 64 * 2**20
 # Values in a body, by its commas and brackets: read, an empty list takes thirty times its two bytes. A page has a
 # hundred records, of some dozens of values and classes each.
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 UNAUTHORIZED = 401
 GZIP = b"\x1f\x8b"
 # Statuses below 500 that may pass by themselves: the service gave up waiting, is not ready, or asks for fewer requests.
@@ -182,8 +182,8 @@ class Client:
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
                     received_at, at = datetime.now(UTC), ""
-                    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
-                        raise TransientError(f"the answer holds more than {MOST_VALUES:,} values", contract=True)
+                    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
+                        raise TransientError(f"the answer holds more than {MAX_VALUES:,} values", contract=True)
                     if response.status_code == httpx.codes.OK:
                         try:
                             return Answer(content, read(content), received_at)

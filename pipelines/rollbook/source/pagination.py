@@ -36,7 +36,7 @@ BARREN_PAGES = 50
 REPEATED_KEPT = 5
 # Some services search more than they list. This many records of a night may stay current because only a search finds
 # them; more mean that the list is short.
-MOST_HIDDEN = 3
+MAX_HIDDEN = 3
 # How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
@@ -305,7 +305,7 @@ def verify(
 ) -> Verified:
     """Search for each published record that a set's proven walk did not list; if there are over `most`, for none (G2).
 
-    A walk that did not list what a search finds may have slipped: the set is walked again, once. At most MOST_HIDDEN
+    A walk that did not list what a search finds may have slipped: the set is walked again, once. At most MAX_HIDDEN
     records may then be newly hidden, that is found by search and listed by neither walk; more disprove the walk. The
     records in `hidden` were hidden on earlier nights, since the days given; they cause no further walk.
 
@@ -322,7 +322,7 @@ def verify(
         if walked.walk.proof is not None:
             too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
     newly = _found(asked) - walked.ids - hidden.keys()
-    if len(newly) > MOST_HIDDEN and walked.walk.proof is not None:
+    if len(newly) > MAX_HIDDEN and walked.walk.proof is not None:
         why = f"{len(newly)} records are found by search and listed by no walk"
         walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
         log.warning("%s: %s", set_.name, why)

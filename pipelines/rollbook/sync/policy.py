@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # a night is given its settings and does not read any
 # A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5
 # Up to this many refused records of a set are just bad records, whatever their share: one bad class of four costs one
-# record. More than this, and more than REJECTED_MOST of the set, mean that the contract has changed.
+# record. More than this, and more than MAX_REJECTED of the set, mean that the contract has changed.
 NEVER_TOO_MANY_REJECTS = 5
-REJECTED_MOST = 0.20
+MAX_REJECTED = 0.20
 
 # If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
 UNPROVEN_NIGHTS = 3
@@ -119,7 +119,7 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
         # A whole object or list that cannot be read is one of its record.
         is_value = column in declared.names and column not in declared.key
         stated = count + values.get(f"{table}.{column}", 0) if is_value else records[name]
-        if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > REJECTED_MOST * stated:
+        if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > MAX_REJECTED * stated:
             why = next(r.reason for r in refused if (r.table, r.column) == (table, column))
             return f"{count} of {stated} values of {table}.{column} were refused, the first because it is {why}"
     return ""
@@ -132,7 +132,7 @@ def too_many_rejected(rejected: int, records: int) -> bool:
     """
     if 1 < records == rejected:
         return True
-    return rejected > NEVER_TOO_MANY_REJECTS and rejected > REJECTED_MOST * records
+    return rejected > NEVER_TOO_MANY_REJECTS and rejected > MAX_REJECTED * records
 
 
 def counted(manifests: Iterable[Manifest]) -> list[Manifest]:

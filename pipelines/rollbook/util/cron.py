@@ -20,7 +20,7 @@ from cronsim import CronSim, CronSimError
 GRACE = timedelta(hours=2)
 # The end of daylight saving moves a sync by an hour, which must not make it late.
 SLACK = timedelta(hours=1)
-LEAST_GRACE = timedelta(minutes=10)
+MIN_GRACE = timedelta(minutes=10)
 
 # The cron syntax that cronsim and Dagster read alike: five fields of numbers, names, lists, ranges and steps.
 _FIELD = r"(\*|\d+|[a-z]{3})(-(\d+|[a-z]{3}))?(/\d+)?"
@@ -79,6 +79,6 @@ def due(line: str) -> Due:
     gaps = [b - a for a, b in pairwise(islice(CronSim(line, _MONDAY), _COMPARED_TICKS))]
     grace = min(GRACE, min(gaps) / 2)
     grace -= grace % (timedelta(hours=1) if grace >= timedelta(hours=1) else timedelta(minutes=1))
-    if grace < LEAST_GRACE:
-        return Due(LEAST_GRACE, timedelta(0), max(gaps))
+    if grace < MIN_GRACE:
+        return Due(MIN_GRACE, timedelta(0), max(gaps))
     return Due(grace, min(SLACK, min(gaps) - grace), max(gaps))

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 # After this time the connection is closed, so that a test fails instead of hanging.
-MOST_SECONDS = 6.0
+MAX_SECONDS = 6.0
 
 Send = Callable[[bytes], None]
 
@@ -32,7 +32,7 @@ def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Ite
     threads: list[threading.Thread] = []
 
     def talk(connection: socket.socket) -> None:
-        over = threading.Timer(MOST_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))
+        over = threading.Timer(MAX_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))
         over.start()
         with connection, suppress(OSError):
             made.heads.append(connection.recv(65_536))
@@ -62,7 +62,7 @@ def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Ite
             listening.shutdown(socket.SHUT_RDWR)
             serving.join(5)
             for thread in threads:
-                thread.join(MOST_SECONDS + 1)
+                thread.join(MAX_SECONDS + 1)
 
 
 def head(**headers: str) -> bytes:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS = ("main", "history", "spans")
 # A sync after a killed one has to heal first, and takes some thirty steps.
-STEPS_MOST = 80
+MAX_STEPS = 80
 
 
 @pytest.fixture
@@ -103,13 +103,13 @@ def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_
         for found in victim.glob(f"{made}/snapshot_date={last}"):
             shutil.rmtree(found)
     rollbook(victim, today=FIRST).rebuild(confirm=always, accept_loss=True)
-    for step in range(1, STEPS_MOST):
+    for step in range(1, MAX_STEPS):
         killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)
         if not killed:
             break
     else:
-        pytest.fail(f"a sync has more than {STEPS_MOST} steps")
+        pytest.fail(f"a sync has more than {MAX_STEPS} steps")
     assert step > 10
     assert_nothing_left(victim)
     assert tables(victim) == tables(twin)

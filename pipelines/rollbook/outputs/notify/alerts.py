@@ -40,9 +40,9 @@ RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
 BATCH_DELAY = timedelta(minutes=10)
 # Lease: a process that took messages must settle them within this time; otherwise they are retried.
 TAKEN = timedelta(minutes=5)
-CAUSES_MOST = 20
+MAX_CAUSES = 20
 LOCK_SECONDS = 60.0
-NAME_MOST = 80
+MAX_NAME = 80
 
 
 class Kind(StrEnum):
@@ -204,7 +204,7 @@ class Alerts:
             ).rows
         school, day, counts = published[0] if published else (None, None, None)
         # Without the characters that chat services read as a mention, a link or markup.
-        name = " ".join(str(school or "").translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:NAME_MOST]
+        name = " ".join(str(school or "").translate(dict.fromkeys(map(ord, "<>`*_@"), " ")).split())[:MAX_NAME]
         name = name or self.settings.base_url.partition("://")[2] or "this warehouse"
         text = outcome.text.strip() or "Nothing is left to do"
         stop = "" if text.endswith((".", "!", "?")) else "."
@@ -306,11 +306,11 @@ def _written(found: Sequence[News]) -> tuple[str, str]:
     causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))
     counts = {kind: len({news.name for news in found if news.message.kind is kind}) for kind in kinds}
     parts = []
-    for (kind, day, cause), of_cause in causes[:CAUSES_MOST]:
+    for (kind, day, cause), of_cause in causes[:MAX_CAUSES]:
         of = f" ({day})" if day else ""
         text = of_cause[0].message.text if len(of_cause) == 1 else cause
         parts.append(f"{kind.capitalize()}{of}: {listed([news.name for news in of_cause])}\n{text}")
-    if (more := len(causes) - CAUSES_MOST) > 0:
+    if (more := len(causes) - MAX_CAUSES) > 0:
         parts.append(f"And {more:,} more: see `rollbook fleet status`.")
     subject = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     return f"Rollbook, {count_of(len(institutions), 'institution')}: {subject}", "\n\n".join(parts)

@@ -33,7 +33,7 @@ SEVERITIES = (4, 3, 2, 1)
 # A common silence: of this many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 # With fewer students, a class's average says more about single students than about the class.
-LEAST_STUDENTS = 5
+MIN_STUDENTS = 5
 
 REASONS = (
     ("is_falling", "falling fast"),
@@ -101,7 +101,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
             class_title, student_count AS students, average_completion_rate AS completion, average_score AS score,
             completion_vs_course AS points
         FROM main.class_comparison
-        WHERE completion_vs_course IS NOT NULL AND classes_in_course > 1 AND student_count >= {LEAST_STUDENTS}
+        WHERE completion_vs_course IS NOT NULL AND classes_in_course > 1 AND student_count >= {MIN_STUDENTS}
         ORDER BY completion_vs_course DESC, class_id
         """,
     )
@@ -309,7 +309,7 @@ def _compare(shown: tuple[Row, ...]) -> Chart:
         "compare",
         "Classes against their course",
         "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
-        f" classes of {LEAST_STUDENTS} students and more."
+        f" classes of {MIN_STUDENTS} students and more."
         f" Furthest ahead: {described(c for c in shown if c.points > 0)}."
         f" Furthest behind: {described(c for c in reversed(shown) if c.points < 0)}.",
         LEGEND + SIDE * len(shown),
@@ -461,7 +461,7 @@ def render(
             at=f"{at:%Y-%m-%d %H:%M} UTC",
             made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
             stale_hours=STALE_HOURS,
-            least_students=LEAST_STUDENTS,
+            least_students=MIN_STUDENTS,
             most_named=NAMED,
             named_at_once=NAMED_AT_ONCE,
             most_severe=SEVERITIES[0],

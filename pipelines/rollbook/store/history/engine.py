@@ -36,7 +36,7 @@ from rollbook.tables import TABLES, Table
 
 # Merging a day costs about as much as reading two; from this share of all days, folding the whole lake is cheaper.
 REBUILD_SHARE = 0.3
-REBUILD_LEAST = 12
+MIN_REBUILD = 12
 
 
 class History:
@@ -80,7 +80,7 @@ class History:
             with transaction(self.con):
                 self._note(record)
             return self._each(lambda table: table.begin(record))
-        if len(days) >= max(REBUILD_LEAST, REBUILD_SHARE * len(self.records)) and not self.has_expired_days:
+        if len(days) >= max(MIN_REBUILD, REBUILD_SHARE * len(self.records)) and not self.has_expired_days:
             return self.rebuild()
         with transaction(self.con):
             places = [self._place(self.records[day]) for day in days]
