@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, DamagedError, RollbookError
 from rollbook.privacy import access
-from rollbook.privacy.pseudonymous import MIN_CODE, MAX_CODE, Codes, begin
+from rollbook.privacy.pseudonymous import MAX_CODE, MIN_CODE, Codes, begin
 from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import codes, ident, pupils, rows, taught
 
