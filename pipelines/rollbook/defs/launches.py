@@ -65,9 +65,10 @@ def refused(body: bytes) -> bool:
     a configuration may be. Unreadable text is passed on if no word of it could be such a key.
     """
     try:
-        asked = json.loads(body)
-        queries = [each["query"] for each in (asked if isinstance(asked, list) else [asked]) if "query" in each]
-        without = [{**each, "query": ""} for each in (asked if isinstance(asked, list) else [asked])]
+        read = json.loads(body)
+        asked = read if isinstance(read, list) else [read]
+        queries = [each["query"] for each in asked if "query" in each]
+        without = [{**each, "query": ""} for each in asked]
         return _holds(without, set()) or any(_holds(parse(text).to_dict(), set(), of_query=True) for text in queries)
     except (ValueError, TypeError, GraphQLError):
         return False  # Dagster cannot read it either

@@ -102,7 +102,7 @@ def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
 
 
 def app(token: str, port: int) -> Starlette:
-    """The pages, for whoever has the token. The port is in the cookie's name, for browsers that keep old ones."""
+    """The pages, for requests with the token."""
     known = OF_ALL if is_of_all() else OF_ONE
     menu = {path: name for path, (_, name) in known.items() if name}
     cookie = f"rollbook-{port}"

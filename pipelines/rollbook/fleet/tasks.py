@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import duckdb
 import msgspec
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from rollbook.settings import DUCKDB, Settings, restored
 from rollbook.store import schema
 from rollbook.store.database import connect, count, literal, names
 from rollbook.store.history.engine import History
-from rollbook.store.schema import TERMS, THRESHOLDS
+from rollbook.store.schema import TERMS, THRESHOLDS, VERSION
 from rollbook.sync.rollbook import writer_lock
 from rollbook.sync.whole import always, within_hold
 from rollbook.util import files
@@ -108,10 +109,10 @@ def _recompute(settings: Settings) -> Recomputed:
             return Recomputed(differences=_differences(con))
 
 
-def _differences(con: Any) -> dict[str, tuple[int, int]]:
+def _differences(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, int]]:
     found = {}
     for relation in schema.declared():
-        if relation.schema == "ops" or relation in (THRESHOLDS, TERMS) or relation.name in ("version", "institution"):
+        if relation.schema == "ops" or relation in (THRESHOLDS, TERMS, VERSION):
             continue
         full = f"{relation.schema}.{relation.name}"
         mine, theirs = (f"SELECT {names(relation.columns)} FROM {of}{full}" for of in ("", "published."))

@@ -54,13 +54,12 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
 def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:
     """The landings with a verdict, each with its outcome as in `ops.syncs` and the reason. Raises DamagedError."""
     # Partial approvals are ignored: ops records the landing as it was received.
-    landed, aside = _whole(raw.manifests()), raw.discarded()
-    found = [(m, m.verdict.outcome, m.reason) for m in landed if m.verdict]
-    return found + [(m, DISCARDED, d.reason) for m, (_, d) in zip(_whole(m for m, _ in aside), aside, strict=True)]
+    found = [(_received(m), m.verdict.outcome, m.reason) for m in raw.manifests() if m.verdict]
+    return found + [(_received(m), DISCARDED, discard.reason) for m, discard in raw.discarded()]
 
 
-def _whole(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
-    return (msgspec.structs.replace(m, approvals=()) for m in manifests)
+def _received(manifest: Manifest) -> Manifest:
+    return msgspec.structs.replace(manifest, approvals=())
 
 
 def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:

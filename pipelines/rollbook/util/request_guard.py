@@ -31,7 +31,7 @@ FOREIGN = (
     " Host header on, and put the name in your browser's address bar into ROLLBOOK_UI_HOSTS.\n"
 )
 OTHER_ACCOUNT = (
-    "This is another account's Rollbook. Whoever runs it can let yours in: by its name in ROLLBOOK_UI_ACCOUNTS and"
+    "This is another account's Rollbook. That account can let yours in: by its name in ROLLBOOK_UI_ACCOUNTS and"
     " a new start.\n"
 )
 ONLY_POST = "Queries are sent to /graphql by POST, as application/json. For a query by hand, use a GraphQL client.\n"
