@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rollbook.cli.app import err, out, print_table, safe, table
+from rollbook.cli.app import err, out, safe, table
 from rollbook.errors import ArgumentError
 from rollbook.export import Format, check_target, students_in
 from rollbook.privacy import access as log
@@ -28,7 +28,7 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
         students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
         what=log.without_values(text),
     )
-    print_table(table("", answer.columns, answer.rows))
+    out.print(table("", answer.columns, answer.rows))
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
@@ -79,17 +79,21 @@ class Terminal(Console):
         super().__init__(highlight=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print. Sentences are soft-wrapped, so that a command in them can be copied whole.
+        """Print. Sentences are soft-wrapped, so that a command can be copied whole; a table in a pipe is as wide as it needs.
 
         Such a command is named as this one was called and, with a registry, names the current institution.
         """
         if all(isinstance(text, str) for text in objects):
             options.setdefault("soft_wrap", True)
             objects = tuple(as_called(naming(os.environ.get(INSTITUTION, ""), text)) for text in objects)
+        else:
+            options.setdefault("crop", self.is_terminal)
         super().print(*objects, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Escape control characters in the rendered text; Rich's own control codes are marked as such and stay."""
+        if isinstance(renderable, Table) and not self.is_terminal:
+            options = (options or self.options).update(max_width=10_000)
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
 
@@ -181,15 +185,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     result = Table(title=safe(title), title_justify="left", title_style="bold", show_edge=False)
     for index, heading in enumerate(columns):
         numeric = all(type(row[index]) in (int, float) for row in listed if row[index] is not None)
-        result.add_column(safe(heading), justify="right" if numeric and listed else "left", no_wrap=index == 0)
+        justify: JustifyMethod = "right" if numeric and listed else "left"
+        result.add_column(safe(heading), justify=justify, no_wrap=index == 0, overflow="fold")
     for row in listed:
         result.add_row(*(safe(cell(value)) for value in row))
     return result
-
-
-def print_table(printed: Table) -> None:
-    """Print a table; in a pipe, as wide as it needs to be."""
-    (out if out.is_terminal else Terminal(file=sys.stdout, width=10_000)).print(printed)
 
 
 def print_counts(tables: Iterable[TableCounts], title: str = "", *, nothing: str = "Nothing changed.") -> None:

@@ -26,7 +26,6 @@ from rollbook.cli.app import (
     out,
     parse_day,
     print_json,
-    print_table,
     progress,
     received,
     safe,
@@ -119,7 +118,7 @@ def why(
     log.note(root, "why --show" if show else "why", students=found.students, what=name)
     for what, says in found.lines:
         out.print(f"[bold]{what:<9}[/] {safe(says)}")
-    print_table(table("What changed it", ("day", "change", "column", "before", "since"), found.changes))
+    out.print(table("What changed it", ("day", "change", "column", "before", "since"), found.changes))
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -507,7 +506,7 @@ def access(
         )
         for entry in found[-rows:]
     )
-    print_table(table("", ("when (UTC)", "who", "what", "students", "question"), listed))
+    out.print(table("", ("when (UTC)", "who", "what", "students", "question"), listed))
     if len(found) > rows:
         err.print(f"There are {len(found) - rows:,} older ones: raise --rows.")
     if unreadable:
