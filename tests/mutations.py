@@ -7,6 +7,7 @@ With `--campaign` 500 nights of the campaign take the tests' place.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -116,7 +117,8 @@ def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
         path = place(mutation.line, copy / "pipelines" / "rollbook")
         path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
         how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
-        done = subprocess.run([sys.executable, *how], cwd=copy, capture_output=True, text=True, check=False)
+        here = os.environ | {"PYTHONPATH": str(copy / "pipelines")}  # not the code that is installed
+        done = subprocess.run([sys.executable, *how], cwd=copy, env=here, capture_output=True, text=True, check=False)
         told = ("FAILED", "ERROR", "python -m")
         sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(told))
         return done.returncode == 1
