@@ -48,9 +48,9 @@ MUTATIONS = (
     Mutation(
         "G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync outputs/mirror"
     ),
-    Mutation("G4", "self._decide(self.landings.undecided())", "pass", "sync"),
+    Mutation("G4", "self.decide(self.landings.undecided())", "pass", "sync"),
     Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "sync"),
-    Mutation("G4", 'deferred=self._blocked.message if self._blocked else "",', 'deferred="",', "sync"),
+    Mutation("G4", 'deferred=blocked.message if blocked else "",', 'deferred="",', "sync"),
     Mutation("G3", "if m.hold_digest in digests and (", "if (", "sync"),
     Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store sync"),
     Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store sync"),

@@ -4,6 +4,7 @@
     ├── SettingError                exit 2   a setting is missing or malformed
     ├── ArgumentError               exit 2   an argument is missing or malformed
     ├── HeldError                   exit 3   a mass change waits for a person's approval
+    │   └── NotConfirmedError                an operator did not confirm a change, so nothing was changed
     ├── ServiceError                         the records service failed
     │   ├── UnreachableError                 no usable answer within the retries
     │   ├── NotTheContractError              an answer came, but not the contract's
@@ -70,6 +71,10 @@ class HeldError(RollbookError):
     def __init__(self, message: str, report: object) -> None:
         super().__init__(message)
         self.report = report
+
+
+class NotConfirmedError(HeldError):
+    """An operator asked for a change and did not confirm it. Nothing was changed, and readers need not know."""
 
 
 class ServiceError(RollbookError):

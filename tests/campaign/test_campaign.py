@@ -21,9 +21,9 @@ LIVES = 6
 SEEN = (
     'answer="removed" if clean',
     "if 100 * c.altered > changed_percent",
-    "self._decide(",
+    "self.decide(",
     "number = max(number, recorded)",
-    "deferred=self._blocked",
+    "deferred=blocked",
     "if m.hold_digest in digests",
     "OR ({{ observed }}.state = 'not_stated'",
     "WHERE a.id IS NULL OR g.landing",

@@ -61,8 +61,7 @@ def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
         for day in order:
             book = rollbook(copy(source, made, [day]))
             with book.writer():
-                book.merge()
-                book.publish()
+                book.publish(book.merge())
         yield made / "rollbook.duckdb"
 
 

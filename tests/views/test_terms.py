@@ -80,12 +80,12 @@ def test_they_are_read_at_each_publish_and_the_calendar_counts_their_weeks(fortn
     (school.warehouse / "terms.csv").write_text(editable.render_terms([Term("Harvest", thursday, days[-2])]))
     rollbook = school.rollbook()
     with rollbook.writer():
-        rollbook.publish()
+        rollbook.publish(rollbook.merge())
     assert school.rows("FROM terms") == [("Harvest", thursday, days[-2])]
     weeks = dict(school.rows("SELECT day, term_week FROM calendar WHERE term = 'Harvest'"))
     assert list(weeks) == [day for day in days if thursday <= day <= days[-2]]
     assert weeks == {day: 1 + (day.toordinal() - 1) // 7 - (thursday.toordinal() - 1) // 7 for day in weeks}
     (school.warehouse / "terms.csv").write_text(HEADING + "Harvest,soon,later\n")
     with rollbook.writer(), pytest.raises(SettingError, match=r"terms\.csv, line 2"):
-        rollbook.publish()
+        rollbook.publish(rollbook.merge())
     assert len(school.rows("FROM terms")) == 1

@@ -82,7 +82,7 @@ def test_they_are_read_at_each_publish_and_decide_who_is_on_the_list(fortnight: 
     (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,100,\n")
     assert school.rows(low)[0][0] < 100
     with school.rollbook().writer():
-        school.rollbook().publish()
+        school.rollbook().publish(school.rollbook().merge())
     scored = school.rows("SELECT COUNT(*) FROM student_summaries WHERE average_score < 100")
     assert school.rows(low) == scored
     assert school.rows("SELECT value FROM thresholds WHERE name = 'score_below'") == [(100,)]
@@ -94,11 +94,11 @@ def test_a_malformed_one_stops_the_publish_and_nothing_is_lost(fortnight: School
     (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,high,\n")
     rollbook = school.rollbook()
     with rollbook.writer(), pytest.raises(SettingError, match=r"thresholds\.csv, line 2"):
-        rollbook.publish()
+        rollbook.publish(rollbook.merge())
     assert hashlib.sha256(school.published.read_bytes()).hexdigest() == before
     assert "thresholds.csv, line 2" in (school.warehouse / "report.html").read_text()
     (school.warehouse / "thresholds.csv").unlink()
     with rollbook.writer():
-        rollbook.publish()
+        rollbook.publish(rollbook.merge())
     assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
     assert "thresholds.csv, line 2" not in (school.warehouse / "report.html").read_text()

@@ -79,7 +79,7 @@ class Terminal(Console):
         super().__init__(highlight=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print. Sentences are soft-wrapped, so that a command can be copied whole; a table in a pipe is as wide as it needs.
+        """Print. Sentences are soft-wrapped, so that a command can be copied whole; a table in a pipe is not cut.
 
         Such a command is named as this one was called and, with a registry, names the current institution.
         """

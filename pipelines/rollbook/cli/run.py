@@ -543,7 +543,6 @@ def mirror_verify(
     rollbook, copy = _mirrored()
     if restored:
         with rollbook.writer(), progress() as show:
-            rollbook.ready()
             copy.update(rollbook.clock(), progress=show)
             copy.prove(rollbook.clock(), show)
         out.print(f"{copy.remark()}.")

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
-from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.errors import ArgumentError, NothingLandedError, RollbookError
 from rollbook.landing.manifest import PARTS, Approval, Details, Manifest, TableCounts
 from rollbook.outputs.report import FILE
 from rollbook.source.pagination import Progress
@@ -85,14 +85,15 @@ def stages(
     backfill, are made once they are published.
     """
     started = time.monotonic()
-    with rollbook.writer():
+    with rollbook.fetching() as blocked:
         if is_sync:
             mark_as_sync(context)
-        landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync)
-        decides = is_sync or bool(approvals)
+        landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync, blocked=blocked)
+        decides, at_last = is_sync or bool(approvals), list[Event]()
         if not decides:
             yield from _skipped(context, rollbook.backfilled(days, {}), len(days))
         raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
+        staged = None
         if decides:
             work = partial(_snapshots, rollbook, landed, approvals)
             decided = yield from _meanwhile(work, raw)
@@ -100,7 +101,7 @@ def stages(
             for reason in (manifest.reason for manifest, _ in decided if manifest.reason):
                 context.log.warning(reason)
         else:
-            done = yield from _meanwhile(partial(rollbook.resnapshot, days), raw)
+            done, staged = yield from _meanwhile(partial(rollbook.resnapshot, days), raw)
             composed = done.rebuilt
             for each, held in done.held.items():
                 context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
@@ -114,13 +115,16 @@ def stages(
             for each, r in composed.items()
             for name in TABLES
         ]
-        at_once, at_last = (snapshots, []) if decides else ([], snapshots)
-        merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), at_once)
-        if not decides:
-            rollbook.move_in(confirm=always if options.confirm else within_hold)
-        rollbook.publish()
+        if staged is None:
+            merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), snapshots)
+            rollbook.publish(merged)
+            changed = merged.counts
+        else:
+            confirm = always if options.confirm else within_hold
+            changed = rollbook.publish_staged(staged, confirm=confirm, full_refresh=options.force)
+            at_last += snapshots
     yield from at_last
-    counts = {c.table: _history(c) for c in merged}
+    counts = {c.table: _history(c) for c in changed}
     for each in composed:
         yield from (made(context, each, ["history", name], counts.get(name, {})) for name in TABLES)
     shared: Metadata = {
@@ -135,18 +139,27 @@ def stages(
 
 
 def _landed(
-    context: dg.AssetExecutionContext, options: Options, rollbook: WholeRollbook, days: Sequence[date], *, is_sync: bool
+    context: dg.AssetExecutionContext,
+    options: Options,
+    rollbook: WholeRollbook,
+    days: Sequence[date],
+    *,
+    is_sync: bool,
+    blocked: RollbookError | None,
 ) -> tuple[dict[date, Manifest], dict[date, Approval]]:
     """The landings that a run is about, by day: approved, fetched now, or landed before; and the approvals."""
+    fetches = is_sync and not options.approve
+    if blocked is not None and not fetches:
+        raise blocked
     if options.only and not options.approve:
         raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
     if options.approve:
         held = {m.snapshot_date: m for m in rollbook.held_as_shown(options.approve, days)}
         by = person or _asked_by(context)
         return held, {day: rollbook.approval(m, options.only, options.reason, by) for day, m in held.items()}
-    if is_sync:
+    if fetches:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-        return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh)}, {}
+        return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh, blocked=blocked)}, {}
     return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}, {}
 
 

@@ -470,13 +470,14 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 def sync(book: WholeRollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     """Sync a day. If it is already synced, only finish what a killed process left undone."""
     day = book.partition(day or book.today())
-    with book.writer():
+    with book.fetching() as blocked:
         counted = [] if fresh else book.landings.counted(day)
         if counted:
-            book.ready()
+            if blocked is not None:
+                raise blocked
             done = outcome_of(counted[-1], asked=False)
         else:
-            done = outcome_of(book.finish(book.land(day, fresh=fresh)).manifest)
+            done = outcome_of(book.finish(book.land(day, fresh=fresh, blocked=blocked)).manifest)
     bound = book.bound_to() if len(book.raw.days()) == 1 else None
     # On its first day, another one may have begun at the same moment with the same key.
     if bound is not None and (refused := why_refused(book.settings, bound, bound)):

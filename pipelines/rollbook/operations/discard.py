@@ -22,7 +22,6 @@ def discard(
     """
     rollbook.settings.check_words(reason)
     with rollbook.writer():
-        rollbook.ready()
         manifests = _not_expired(rollbook, day)
         held = [m for m in manifests if m.verdict is Verdict.HELD]
         chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
@@ -41,7 +40,6 @@ def undo_discard(
     ArgumentError for a landing of another institution.
     """
     with rollbook.writer():
-        rollbook.ready()
         manifests = _not_expired(rollbook, day)
         aside = [m for m, _ in rollbook.raw.discarded(day)]
         found = next((m for m in reversed(aside) if number in (None, m.landing)), None)

@@ -339,8 +339,7 @@ def prune(rollbook: WholeRollbook) -> list[date]:
     The published views drop the days first, so that no view reads a deleted file.
     """
     with rollbook.writer():
-        rollbook.ready()
         days = rollbook.recovery.expirable(rollbook.settings.keep_days)
         if days:
-            rollbook.publish()
+            rollbook.publish(rollbook.merge())
         return days

@@ -27,7 +27,7 @@ import duckdb
 import msgspec
 
 from rollbook import __version__
-from rollbook.errors import ArgumentError, HeldError
+from rollbook.errors import ArgumentError, NotConfirmedError
 from rollbook.export import exported
 from rollbook.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
 from rollbook.landing.manifest import Hold
@@ -221,7 +221,6 @@ def holdings(rollbook: WholeRollbook, student: int) -> Holdings:
     """
     _check(student)
     with rollbook.writer():
-        rollbook.ready()
         return rollbook.listener(Erasure).holdings(student)
 
 
@@ -237,13 +236,12 @@ def erase(
 
     `confirm` asks whether to go on, given what holds the student. `home` is Dagster's folder, whose records are
     cleaned. An unknown student is kept out as well, if that is confirmed. Raises ArgumentError for an invalid id, a
-    reason that is missing or identifies the student, and a student under a legal hold; HeldError when it is not
+    reason that is missing or identifies the student, and a student under a legal hold; NotConfirmedError when it is not
     confirmed. Nothing is changed then.
     """
     _check(student, reason)
     rollbook.settings.check_words(reason)
     with rollbook.writer():
-        rollbook.ready()
         erasure = rollbook.listener(Erasure)
         found = erasure.holdings(student)
         content = rollbook.raw.erasure_register.begun()
@@ -257,7 +255,7 @@ def erase(
         if student in rollbook.raw.erasure_register.matcher() and not found.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(found):
-            raise HeldError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
+            raise NotConfirmedError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
         _check_reason(reason, student, found.names)
         now = rollbook.clock()
         names = {
@@ -318,7 +316,6 @@ def readmit(rollbook: WholeRollbook, student: int) -> None:
     _check(student)
     register = rollbook.raw.erasure_register
     with rollbook.writer():
-        rollbook.ready()  # an erasure under way is finished first
         content = register.read()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
         now = rollbook.clock()

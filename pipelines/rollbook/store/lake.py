@@ -121,6 +121,10 @@ class Candidate:
         """The file of one table, or of `observed`."""
         return self.folder / name / PART
 
+    def scan(self, name: str) -> str:
+        """The rows of one table, or of `observed`, as SQL."""
+        return f"read_parquet({file_literal(self.path(name))}, hive_partitioning = false)"
+
     def rows(self) -> dict[str, int]:
         """The number of rows per table."""
         return {name: pq.read_metadata(self.path(name)).num_rows for name in (*TABLES, OBSERVED)}
@@ -136,8 +140,7 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
 
     The day is the fold of its landings, in their order (G7): each overlays what it states, and a proven one states all
     records absent that it does not show. Values that a later landing leaves unstated, or refuses, stay as an earlier
-    one stated them. Rows are sorted by key, so that equal states make equal files. The observations stay in `con` as
-    the table `observed`.
+    one stated them. Rows are sorted by key, so that equal states make equal files.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -438,9 +441,8 @@ def _damaged(path: Path) -> DamagedError:
 def compare(
     con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, records: Mapping[date, DayRecord]
 ) -> tuple[TableCounts, ...]:
-    """Count per table what a candidate would change in the database `current` (None: everything is added).
-
-    `con` is the connection that composed it and still has the table `observed`; `records` are the lake's days.
+    """Count per table what a candidate would change in the attached database `current` (None: everything is added).
+    `records` are the lake's days.
     """
     if current is None:
         rows = candidate.rows()
@@ -452,11 +454,11 @@ def compare(
     def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
         if table.name in same:
             return unchanged_counts(con, table, f"{current}.main")
-        new, columns = _rows_of(candidate, table), _alike(con, current, table)
+        new, columns = candidate.scan(table.name), _alike(con, current, table)
         # A column declared since the last publish, or with another type, is new for all records: it changes none.
         tracked = [c for c in table.tracked if c in columns]
         old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
-        query = sql("compare", table=table, tracked=tracked, new=new, current=old)
+        query = sql("compare", table=table, tracked=tracked, new=new, observed=candidate.scan(OBSERVED), current=old)
         counts = _counts(table, con.execute(query).fetchone())
         return _measured(con, candidate, table, current, counts) if counts.changed else counts
 
@@ -476,9 +478,9 @@ def _measured(
         table=table,
         measures=measures,
         total=total,
-        new=_rows_of(candidate, table),
+        new=candidate.scan(table.name),
         current=f"{current}.main.{table.name}",
-        new_totals=_rows_of(candidate, TABLES[of]),
+        new_totals=candidate.scan(of),
         current_totals=f"{current}.main.{of}",
     )
     restarted, *numbers = con.execute(query).fetchone() or ()
@@ -488,13 +490,14 @@ def _measured(
 
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
-    """The sorted ids of a set's records whose statements differ from a database's current rows; `con` as above."""
+    """The sorted ids of a set's records whose statements differ from the current rows of an attached database."""
     found: set[int] = set()
     for table in of_set(set_name):
         columns = _alike(con, current, table)
         if columns:
-            new, old = _rows_of(candidate, table), f"{current}.main.{table.name}"
-            query = sql("changed_ids", table=table, columns=columns, new=new, current=old)
+            new, old = candidate.scan(table.name), f"{current}.main.{table.name}"
+            seen = candidate.scan(OBSERVED)
+            query = sql("changed_ids", table=table, columns=columns, new=new, observed=seen, current=old)
             found.update(r[0] for r in con.execute(query).fetchall())
     return sorted(found)
 
@@ -518,10 +521,6 @@ def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str =
 def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
     before, added, changed, removed, altered = row or (0, 0, 0, 0, 0)
     return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed, altered=altered)
-
-
-def _rows_of(candidate: Candidate, table: Table) -> str:
-    return f"read_parquet({file_literal(candidate.path(table.name))}, hive_partitioning = false)"
 
 
 def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:

@@ -30,12 +30,12 @@ GoneSince = Callable[[int], Matcher]
 class Erasures:
     """The erasures of one warehouse. Requires the writer lock."""
 
-    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime]) -> None:
+    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime], progress: Progress) -> None:
         self.raw = raw
         self.warehouse = warehouse
         self.erasure_register = raw.erasure_register
         self.clock = clock
-        self.progress: Progress = lambda *_: None
+        self.progress = progress
         # Traces of the student who is erased now, so that the landings need not be searched again.
         self.found: dict[Path, Found] = {}
 

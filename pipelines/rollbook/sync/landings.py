@@ -136,10 +136,9 @@ class Composer:
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
         published = "published" if self.warehouse.published.is_file() else None
+        composed = self._compose(manifests, parts)
         with self.warehouse.reading() as con:
-            candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
-            counts = compare(con, candidate, published, self.warehouse.lake.days())
-        return _composed(candidate, parts, manifests), counts
+            return composed, compare(con, composed.candidate, published, self.warehouse.lake.days())
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
@@ -169,9 +168,14 @@ class Composer:
         for m in counted:
             self.raw.keep_rejects(m, flattened[m.landing].rejects)
         parts = self._parts(counted, flattened)
+        return self.commit(self._compose(counted, parts), lake)
+
+    def _compose(self, manifests: Sequence[Manifest], parts: list[Part]) -> Composed:
+        """Compose the day of these landings from their parts; it reflects the erasures that all of them reflect."""
         with self.warehouse.computing() as con:
-            candidate = compose(con, counted[-1].snapshot_date, parts, self._day_aside)
-        return self.commit(_composed(candidate, parts, counted), lake)
+            candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
+        numbers = tuple(m.landing for m in manifests)
+        return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))
 
     def changed_students(self, draft: Draft) -> list[int]:
         """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
@@ -179,8 +183,9 @@ class Composer:
             return sorted(draft.ids["students"])
         staged = stage("students", draft.bodies("students"), self._aside / "draft")
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
-        with self.warehouse.reading() as con:
+        with self.warehouse.computing() as con:
             candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
+        with self.warehouse.reading() as con:
             return changed_ids(con, candidate, "students", "published")
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
@@ -208,9 +213,3 @@ def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:
     first, *later = manifests
     walk = first.walk(set_name)
     return not (later or first.found(set_name)) and walk is not None and len(walk.counted) == 1 and walk.repeated == 0
-
-
-def _composed(candidate: Candidate, parts: list[Part], manifests: Sequence[Manifest]) -> Composed:
-    """Return a day made of these landings; it reflects the erasures that all of them reflect."""
-    numbers = tuple(m.landing for m in manifests)
-    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))

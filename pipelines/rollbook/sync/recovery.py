@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -27,13 +26,6 @@ log = logging.getLogger(__name__)
 
 # A landing: its day, and its number within the day.
 Key = tuple[date, int]
-
-
-@dataclass(frozen=True)
-class Base:
-    """The start of the next file: a sound file that Rollbook wrote, or nothing (full refresh)."""
-
-    file: Path | None
 
 
 def _is_there(here: Mapping[Key, datetime | None], key: Key, began: datetime | None) -> bool:
@@ -101,12 +93,15 @@ class Recovery:
         """Whether the lake and the published file match the counted landings. Writes nothing."""
         if self.missing() or self._days_behind() or self.raw.erasure_register.read().pending is not None:
             return False
-        if not self.lake.days() and not self.landings.expired_days():
-            return True
-        own, published = self.warehouse.own, self.warehouse.published
-        if not own.is_unmodified(published) or own.lacks_erasures(published):
-            return False
-        return self._holds_the_lake(self.warehouse.merged_days()) and self._holds_the_outcomes(published)
+        return not self.warehouse.own.lacks_erasures(self.warehouse.published) and not self.is_behind()
+
+    def is_behind(self) -> bool:
+        """Whether the published file does not match the lake, or is not as Rollbook wrote it. Writes nothing."""
+        expired, published = self.landings.expired_days(), self.warehouse.published
+        merged = self._merged(published)
+        if merged is None:
+            return bool(self.lake.days() or expired or published.is_file())
+        return not (expired <= merged.keys() and self._holds_the_lake(merged) and self._holds_the_outcomes(published))
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
@@ -126,37 +121,34 @@ class Recovery:
         here = {(m.snapshot_date, m.landing): outcome for m, outcome, _ in ops.decided(self.raw)}
         return all(known[each] == here[each] for each in known.keys() & here.keys())
 
-    def published(self) -> Base:
-        """The published file as the next one's base, if there is one."""
-        published = self.warehouse.published
-        return Base(published if published.is_file() else None)
+    def published(self) -> Path | None:
+        """The published file, if there is one."""
+        return self.warehouse.published if self.warehouse.published.is_file() else None
 
-    def base(self) -> Base | None:
-        """The start for bringing the published file up to the lake; None if it is up to date.
+    def base(self) -> Path | None:
+        """The file to bring up to the lake where the published one is behind: a sound file that Rollbook wrote, or
+        None for an empty one.
 
         Raises ExpiredError if no file here holds all expired days any more; readers then get the newest kept file.
         """
         expired, published = self.landings.expired_days(), self.warehouse.published
         merged = self._merged(published)
         if merged is None and not self.lake.days() and not expired:
-            if published.is_file():
-                raise DamagedError(
-                    f"raw/ holds no landing that counts, and {published} is not a file that Rollbook wrote here."
-                    " Restore raw/ from a backup and run `rollbook rebuild`, or move that file away to begin with an"
-                    " empty warehouse"
-                )
-            return None
+            raise DamagedError(
+                f"raw/ holds no landing that counts, and {published} is not a file that Rollbook wrote here."
+                " Restore raw/ from a backup and run `rollbook rebuild`, or move that file away to begin with an"
+                " empty warehouse"
+            )
         if merged is not None and expired <= merged.keys():
-            is_current = self._holds_the_lake(merged) and self._holds_the_outcomes(published)
-            return None if is_current else Base(published)
+            return published
         if published.exists() and merged is None:
             log.warning("%s was changed or damaged since it was published; making it again", published.name)
         kept = [(path, days) for path in self.warehouse.kept() if (days := self._merged(path)) is not None]
         for path, days in kept:
             if expired <= days.keys() and self.warehouse.is_sound(path, thoroughly=True):
-                return Base(path)
+                return path
         if not expired:
-            return Base(None)
+            return None
         self._restore_newest([path for path, _ in kept])
         held = merged or (kept[0][1] if kept else {})
         gone = sorted(expired - held.keys())
@@ -245,11 +237,11 @@ class Recovery:
                 " --accept-loss`"
             )
 
-    def refuse_retracked(self, base: Base) -> None:
+    def refuse_retracked(self, base: Path | None) -> None:
         """Raise ExpiredError if the history of expired days would need columns that were untracked, or hold columns
         that are untracked now.
         """
-        columns = self.warehouse.retracked(base.file) if base.file else []
+        columns = self.warehouse.retracked(base) if base else []
         if columns:
             lost = sorted(self.landings.expired_days())
             raise ExpiredError(

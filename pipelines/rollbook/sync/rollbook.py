@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
@@ -35,10 +34,11 @@ from rollbook.store.history.engine import History
 from rollbook.store.lake import DayRecord, Lake, StagedLake
 from rollbook.store.warehouse import Warehouse
 from rollbook.sync import policy
+from rollbook.sync.erasures import Erasures
 from rollbook.sync.ingest import Flattened
 from rollbook.sync.landings import Composed, Composer, Landings, refused_since
-from rollbook.sync.listeners import Listener
-from rollbook.sync.recovery import Base, Recovery
+from rollbook.sync.listeners import ErasureUnderWay, Listener
+from rollbook.sync.recovery import Recovery
 from rollbook.util import files
 from rollbook.util.text import listed
 from rollbook.views import catalog, editable
@@ -50,11 +50,6 @@ log = logging.getLogger(__name__)
 
 # How long a second writer waits for the lock.
 WAIT_SECONDS = 900.0
-
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S", bound="Rollbook")
-Stage = Callable[Concatenate[S, P], T]
 
 
 @dataclass(frozen=True)
@@ -75,44 +70,22 @@ class Synced:
     counts: tuple[TableCounts, ...]
 
 
-def stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
-    """Make a stage raise MachineError for faults of this machine, and recover damaged files."""
+@dataclass(frozen=True)
+class Merged:
+    """The next file, brought up to the lake: the changes per current table, and what `publish` need not check again.
 
-    @wraps(work)
-    def translated(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with machine_errors(self.raw.root.parent):
-                return work(self, *args, **kwargs)
-        except DamagedError as error:
-            done = self.recovery.recover_damaged() if self.is_writer else None
-            if done is None:
-                raise
-            raise DamagedError(done) from error
+    `since` is the first day that the merge changed (None: everything), `unchanged` the tables that it left alone.
+    """
 
-    return translated
+    counts: tuple[TableCounts, ...]
+    since: date | None = None
+    unchanged: frozenset[str] = frozenset()
 
 
-def reported_stage(work: Stage[S, P, T]) -> Stage[S, P, T]:
-    """As `stage`; the listeners also learn of the failure: not all readers see the log or the UI."""
-    inner = stage(work)
+class Rollbook:
+    """One institution's warehouse and its nights. Everything that writes needs `writer()` or `fetching()`.
 
-    @wraps(work)
-    def reported(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return inner(self, *args, **kwargs)
-        except RollbookError as error:
-            if self.is_writer:
-                failure = error  # Python unbinds `error` at the end of the handler
-                self.tell(lambda listener: listener.failed(failure, self.clock()))
-            raise
-
-    return reported
-
-
-class Rollbook(ABC):
-    """One institution's warehouse and its nights. Everything that writes needs `writer()`.
-
-    A night knows when erased students are removed, not how: `whole.WholeRollbook` does, and is what `compose` builds.
+    It holds places and settings only: what one stage of a night makes, the next one is given.
     """
 
     def __init__(
@@ -135,66 +108,98 @@ class Rollbook(ABC):
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
+        self.erasures = Erasures(self.raw, self.warehouse, self.clock, self.progress)
         self.listeners: tuple[Listener, ...] = ()
-        # The writer's state: days recomposed by `whole` that are not in the lake yet; the error that stopped recovery;
-        # the first day that the next file's merge changed (None: everything), and the tables that it left alone.
-        self.staged: StagedLake | None = None
-        self._blocked: RollbookError | None = None
-        self._merged_since: date | None = None
-        self._unchanged: frozenset[str] = frozenset()
-        self.is_writer = False
 
     def sync(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Synced:
         """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago.
         Raises RollbookError; readers then keep the last published file.
         """
-        with self.writer():
-            done = self.finish(self.land(day, details=details, fresh=fresh))
+        with self.fetching() as blocked:
+            done = self.finish(self.land(day, details=details, fresh=fresh, blocked=blocked))
         self.check_listeners()
         return done
 
     def finish(self, manifest: Manifest) -> Synced:
         """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
         manifest, record = self.snapshot(manifest)
-        counts = self.merge()
-        self.publish()
-        return Synced(manifest, record, tuple(counts))
+        merged = self.merge()
+        self.publish(merged)
+        return Synced(manifest, record, merged.counts)
 
     @contextmanager
     def writer(self, *, recover: bool = True) -> Iterator[None]:
-        """Hold the writer lock (G14). Raises BusyError if another writer holds it for too long.
+        """Hold the writer lock (G14), over a warehouse that is first brought to the state that all counted landings
+        imply (G4). Raises BusyError if another writer holds the lock for too long, and recovery's error.
+        """
+        with self.fetching(recover=recover) as blocked:
+            if blocked is not None:
+                raise blocked
+            yield
 
-        The warehouse is first brought to the state that all counted landings imply (G4). If that fails, `land` still
-        fetches and keeps the landing; every other stage raises the error.
+    @contextmanager
+    def fetching(self, *, recover: bool = True) -> Iterator[RollbookError | None]:
+        """As `writer`, for a night that fetches: yields recovery's error, with which `land` still keeps the landing.
+
+        The listeners learn of a failure, since not all readers see the log or the UI. A fault of this machine is a
+        MachineError, and damaged files are recovered.
         """
         with machine_errors(self.warehouse.root):
             self.warehouse.prepare()
-            with (
-                writer_lock(self.warehouse.build, self.clock()),
-                reuse_instances(self.warehouse.scratch),
-            ):
-                self.is_writer, self.staged, self._blocked = True, None, None
+            with writer_lock(self.warehouse.build, self.clock()), reuse_instances(self.warehouse.scratch):
                 try:
-                    if recover:
-                        try:
-                            self.recover()
-                        except OtherVersionError:  # a landing of this version would not help the other
-                            raise
-                        except RollbookError as error:
-                            log.warning("The warehouse could not be brought up to date: %s", error.message)
-                            self._blocked = error
-                        self.tell(lambda listener: listener.began(self.clock()))
-                    else:
-                        self.recovery.sweep()
-                        self.remove_erased()
-                    yield
+                    blocked = self._began(recover=recover)
+                    with self._reported():
+                        yield blocked
                 except Exception:  # an interrupt should not wait for a copy
                     self.tell(lambda listener: listener.ended(self.clock()))
                     raise
                 else:
                     self.tell(lambda listener: listener.ended(self.clock()))
-                finally:
-                    self.is_writer = False
+
+    def _swept(self) -> None:
+        self.recovery.sweep()
+        self.erasures.clean()
+
+    def _began(self, *, recover: bool) -> RollbookError | None:
+        """Recover, and tell the listeners that a writer has begun. Returns the error that stopped recovery."""
+        blocked = None
+        if not recover:
+            self._swept()
+            return blocked
+        try:
+            with self._repaired():
+                self.recover()
+        except OtherVersionError:  # a landing of this version would not help the other
+            raise
+        except RollbookError as error:
+            log.warning("The warehouse could not be brought up to date: %s", error.message)
+            blocked = error
+        self.tell(lambda listener: listener.began(self.clock()))
+        return blocked
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Tell the listeners of a failure in the block."""
+        try:
+            with self._repaired():
+                yield
+        except RollbookError as error:
+            failure = error  # Python unbinds `error` at the end of the handler
+            self.tell(lambda listener: listener.failed(failure, self.clock()))
+            raise
+
+    @contextmanager
+    def _repaired(self) -> Iterator[None]:
+        """Make a fault of this machine in the block a MachineError, and recover damaged files. Raises DamagedError."""
+        try:
+            with machine_errors(self.warehouse.root):
+                yield
+        except DamagedError as error:
+            done = self.recovery.recover_damaged()
+            if done is None:
+                raise
+            raise DamagedError(done) from error
 
     def tell(self, what: Callable[[Listener], None]) -> None:
         """Tell all listeners something; one that fails is a warning in the log."""
@@ -221,7 +226,6 @@ class Rollbook(ABC):
         """The date in ROLLBOOK_TIMEZONE."""
         return self.clock().astimezone(self.settings.zone).date()
 
-    @stage
     def recover(self) -> None:
         """Bring the warehouse to the state that all counted landings imply, before any decision (G4).
 
@@ -229,57 +233,70 @@ class Rollbook(ABC):
         Rollbook wrote, or made from the lake if there is none. Erased students are removed first from whatever still
         holds them, and an erasure that was under way is finished. Raises ExpiredError, and LostError.
         """
-        self.recovery.sweep()
-        self.remove_erased()
+        self._swept()
         self.recovery.check_raw()
         self.recovery.recover_lake()
-        base = self.recovery.base()
-        if base is not None:
+        if self.recovery.is_behind():
+            base = self.recovery.base()
             try:
-                self._merge(base)
-                self.publish()
+                self.publish(self.merge_into(base))
             except CheckError:
-                if base.file is None or self.landings.expired_days():
+                if base is None or self.landings.expired_days():
                     raise
-                self._merge(Base(None), full_refresh=True)  # the file's content is wrong, so start from the lake alone
-                self.publish()
+                self.publish(
+                    self.merge_into(None, full_refresh=True)
+                )  # the file's content is wrong: start from the lake
         self.finish_erasure()
-        self._decide(self.landings.undecided())
+        self.decide(self.landings.undecided())
 
-    @abstractmethod
-    def remove_erased(self) -> None:
-        """Remove erased students from the landings, the lake and the published files, before any of them is read."""
-
-    @abstractmethod
     def finish_erasure(self) -> None:
-        """Finish an erasure that is under way: remove the student from the listeners' outputs. The published
-        files are clean already.
+        """Finish an erasure that is under way: let the listeners remove the student from what else there is. The
+        published files are clean already.
         """
+        self.erasures.finish()
+        if (pending := self.raw.erasure_register.read().pending) is not None:
+            self.tell(lambda listener: listener.began(self.clock()))
+            under_way = ErasureUnderWay(
+                number=self.raw.erasure_register.count,
+                pending=pending,
+                gone=self.raw.erasure_register.matcher(),
+                counts=dict(pending.found),
+            )
+            for listener in self.listeners:  # an error leaves the erasure under way, for the next writer to finish
+                listener.erased(under_way)
+            self.erasures.close()
+            self.tell(lambda listener: listener.published(self.clock()))
 
-    @reported_stage
-    def land(self, day: date | None = None, *, details: Details = Details.none, fresh: bool = False) -> Manifest:
+    def land(
+        self,
+        day: date | None = None,
+        *,
+        details: Details = Details.none,
+        fresh: bool = False,
+        blocked: RollbookError | None = None,
+    ) -> Manifest:
         """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
         `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
-        and ArgumentError for a day that is not a partition. If recovery failed, the landing is kept for the next writer
-        to decide on, and recovery's error is raised.
+        and ArgumentError for a day that is not a partition. If recovery's error `blocked` it, the landing is kept for
+        the next writer to decide on, and that error is raised.
         """
         day = self.partition(day or self.today())
         landed = (m for later in self.raw.days() if later > day for m in self.raw.readable(later))
         policy.check_order(day, landed, self.clock())
-        minutes = 0 if fresh or self._blocked or details != "none" else self.settings.cache_minutes
+        minutes = 0 if fresh or blocked or details != "none" else self.settings.cache_minutes
         reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
-        manifest = self._fetch(day, details, reusable)
-        if self._blocked is not None:
-            raise self._blocked
+        manifest = self._fetch(day, details, reusable, blocked)
+        if blocked is not None:
+            raise blocked
         return manifest
 
-    def _fetch(self, day: date, details: Details, reusable: Manifest | None) -> Manifest:
+    def _fetch(self, day: date, details: Details, reusable: Manifest | None, blocked: RollbookError | None) -> Manifest:
         self.settings.check_source()
         self.settings.warn_of_misspelt()
         rows.load()  # now, not between the first answer and the publish
-        newest, blocked = self.newest(), self._blocked is not None
+        newest = self.newest()
         walks = newest.walks if newest else ()
         numbers = [number for on, number in self.recovery.recorded() if on == day]
         self.tell(lambda listener: numbers.extend(listener.landings(day)))
@@ -291,14 +308,16 @@ class Rollbook(ABC):
                 expected=max((walk.total_count for walk in walks), default=0),
                 recorded=max(numbers, default=0),
             ),
-            None if blocked else self.warehouse,
+            self.warehouse if blocked is None else None,
             day=day,
             bound_to=self.bound_to(),
             newest=newest,
             hidden=self.hidden(),
-            deferred=self._blocked.message if self._blocked else "",
+            deferred=blocked.message if blocked else "",
             reusable=reusable,
-            choose_details=None if details == "none" or blocked else partial(self._students_to_detail, details),
+            choose_details=None
+            if details == "none" or blocked is not None
+            else partial(self._students_to_detail, details),
             clock=self.clock,
             progress=self.progress,
         )
@@ -315,13 +334,11 @@ class Rollbook(ABC):
         gone = self.raw.erasure_register.matcher()
         return [student for student in students if student not in fetched and student not in gone]
 
-    @reported_stage
     def snapshot(self, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
         """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
         Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
         """
-        self.ready()
         if manifest.counts_for_its_day and approval is None:  # it has its verdict, and `recover` has made its snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
@@ -375,35 +392,32 @@ class Rollbook(ABC):
         decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
         return Evaluation(flattened, composed, decision)
 
-    @reported_stage
-    def merge(self, *, full_refresh: bool = False) -> list[TableCounts]:
+    def merge(self, *, full_refresh: bool = False) -> Merged:
         """Bring the next file up to the lake: current tables, history, changes, the record of the syncs.
 
-        Returns the changes per current table. `full_refresh` folds the whole lake into an empty file; raises
-        ExpiredError if days would be lost.
+        `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost.
         """
-        self.ready()
         if full_refresh:
             self.recovery.refuse_to_lose()
-        return self._merge(Base(None) if full_refresh else self.recovery.published(), full_refresh=full_refresh)
+        return self.merge_into(None if full_refresh else self.recovery.published(), full_refresh=full_refresh)
 
-    def _merge(
+    def merge_into(
         self,
-        base: Base,
+        base: Path | None,
         *,
         lake: Lake | None = None,
-        gone: Set[date] | None = None,
+        without: Set[date] | None = None,
         full_refresh: bool = False,
-    ) -> list[TableCounts]:
-        """Bring a copy of `base` up to the lake (default: with the staged days), without the days `gone` (default: the
-        discarded ones).
+    ) -> Merged:
+        """Bring a copy of the file `base`, or an empty file, up to the `lake` (default: the warehouse's), without
+        some days (default: the discarded ones).
         """
-        gone = self.landings.discarded_days() if gone is None else gone
-        self._merged_since, self._unchanged = None, frozenset()
-        with self.warehouse.writing(base.file, b"" if base.file else catalog.prepared()) as (con, changed):
+        without = self.landings.discarded_days() if without is None else without
+        since, unchanged = None, frozenset[str]()
+        with self.warehouse.writing(base, b"" if base else catalog.prepared()) as (con, changed):
             redeclared = bool(changed - {"ops"})
-            history = History(con, lake or self.staged or self.lake)
-            forgotten = gone & history.merged_days().keys()
+            history = History(con, lake or self.lake)
+            forgotten = without & history.merged_days().keys()
             counts = history.forget(forgotten)
             if full_refresh or (redeclared and not history.has_expired_days):
                 counts = history.rebuild()
@@ -413,24 +427,21 @@ class Rollbook(ABC):
                 counts = [*history.refold(), *history.catch_up(history.records)] or counts
             else:
                 behind = history.behind()
-                self._merged_since = min(behind) if behind and base.file and not forgotten else None
                 counts = history.catch_up(behind) or counts
-                self._unchanged = history.unchanged if self._merged_since else frozenset()
+                if behind and base and not forgotten:
+                    since, unchanged = min(behind), history.unchanged
             ops.record(con, self.raw, full_refresh=full_refresh or bool(changed))
-        return counts
+        return Merged(tuple(counts), since, unchanged)
 
-    @reported_stage
-    def publish(self) -> None:
+    def publish(self, merged: Merged) -> None:
         """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
         Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
         in place.
         """
-        if not self.warehouse.next.exists():  # a publish stage run by itself: merge first
-            self._merge(self.recovery.published())
         keep = self.settings.keep_days
         shown_from = self.recovery.kept_from(keep) if keep else None
-        self._prepare(shown_from)
+        self._prepare(merged, shown_from)
         now = self.clock()
         self.tell(lambda listener: listener.before_publish(self.warehouse.next, now))
         self.warehouse.swap()
@@ -439,7 +450,7 @@ class Rollbook(ABC):
         self.tell(lambda listener: listener.published(now))
         self.recovery.expire(self.recovery.expirable(keep))
 
-    def _prepare(self, shown_from: date | None) -> None:
+    def _prepare(self, merged: Merged, shown_from: date | None) -> None:
         """Fill the next file with the institution's own CSV files and the views, and check it.
 
         Its views show the lake from the day `shown_from` on (None: all of it).
@@ -454,14 +465,9 @@ class Rollbook(ABC):
                     ops.expire_rejects(con, shown_from)
                 shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
                 catalog.create(con, self.lake, shown, ops.stamp(con, self.clock()))
-            found = checks.examine(con, self.lake, days, self._merged_since, self._unchanged)
+            found = checks.examine(con, self.lake, days, merged.since, merged.unchanged)
             if broken := [sentence for sentences in found.values() for sentence in sentences]:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
-
-    def ready(self) -> None:
-        """Raise recovery's error, if it failed."""
-        if self._blocked is not None:
-            raise self._blocked
 
     def _counts_once_merged(self, composed: Composed) -> tuple[TableCounts, ...]:
         """The changes that a day before the newest one makes for readers: only its merge shows what later days leave.
@@ -470,12 +476,12 @@ class Rollbook(ABC):
         """
         staged = StagedLake(self.lake, self.warehouse.staged_lake)
         self.composer.copy(composed, staged)
-        self._merge(self.recovery.published(), lake=staged, gone=frozenset())
+        self.merge_into(self.recovery.published(), lake=staged, without=frozenset())
         counts = self.recovery.lost()
         self.warehouse.drop_next()
         return counts
 
-    def _decide(self, undecided: Iterable[Manifest]) -> None:
+    def decide(self, undecided: Iterable[Manifest]) -> None:
         """Decide on landings whose sync could not, in their order; each is published before the next is compared.
 
         One of another institution never counts: its sync could not tell whose warehouse this is (G11).
@@ -490,8 +496,7 @@ class Rollbook(ABC):
             except (HeldError, ContractChangedError) as error:
                 log.warning("%s", error.message)
             else:
-                self.merge()
-                self.publish()
+                self.publish(self.merge())
 
     def partition(self, day: date) -> date:
         """Return the day. Raises ArgumentError if it cannot be synced (`policy.partition`)."""

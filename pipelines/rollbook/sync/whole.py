@@ -11,18 +11,15 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from rollbook.errors import ArgumentError, HeldError, NothingLandedError
+from rollbook.errors import ArgumentError, NotConfirmedError, NothingLandedError
 from rollbook.landing.manifest import PARTS, Approval, Hold, Manifest, TableCounts, Verdict
 from rollbook.store.lake import DayRecord, StagedLake
-from rollbook.sync.erasures import Erasures
-from rollbook.sync.listeners import ErasureUnderWay, Listener
+from rollbook.sync.listeners import Listener
 from rollbook.sync.policy import change_guard, counted, spans
-from rollbook.sync.recovery import Base
-from rollbook.sync.rollbook import Evaluation, Rollbook, Synced, reported_stage, stage
+from rollbook.sync.rollbook import Evaluation, Rollbook, Synced
 from rollbook.util import machine
 from rollbook.views import catalog
 
@@ -123,10 +120,10 @@ class WholeRollbook(Rollbook):
         with self.writer():
             held = self.held_as_shown([each.hold_digest for each in shown])
             *_, (manifest, record) = [self.snapshot(each, self.approval(each, only, reason)) for each in held]
-            counts = self.merge()
-            self.publish()
+            merged = self.merge()
+            self.publish(merged)
         self.check_listeners()
-        return Synced(manifest, record, tuple(counts))
+        return Synced(manifest, record, merged.counts)
 
     def approval(self, held: Manifest, only: Collection[str] = (), reason: str = "", by: str = "") -> Approval:
         """The approval of a held landing, or of `only` these parts, `by` somebody (default: the person who runs this).
@@ -186,13 +183,27 @@ class WholeRollbook(Rollbook):
         """
         days = days_between(first, last)
         with self.writer():
-            done = self.resnapshot(days)
+            done, staged = self.resnapshot(days)
             if not done.rebuilt:
                 raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
-            done.counts = tuple(self.merge())
-            self.move_in(confirm=confirm)
-            self.publish()
+            done.counts = self.publish_staged(staged, confirm=confirm)
             return done
+
+    def publish_staged(
+        self, staged: StagedLake, *, confirm: Confirm, full_refresh: bool = False
+    ) -> tuple[TableCounts, ...]:
+        """Merge recomposed days, move them into the lake and publish them. Returns the changes per current table.
+
+        Raises HeldError if they remove more than the hold allows and that is not confirmed; nothing changes then.
+        """
+        if full_refresh:
+            self.recovery.refuse_to_lose()
+        base = None if full_refresh else self.recovery.published()
+        merged = self.merge_into(base, lake=staged, full_refresh=full_refresh)
+        self.confirm_loss(confirm)
+        staged.move_in()
+        self.publish(merged)
+        return merged.counts
 
     def rebuild(self, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
         """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
@@ -206,22 +217,23 @@ class WholeRollbook(Rollbook):
                 self.recovery.refuse_to_lose()
                 self.recovery.check_raw()
             undecided = self.landings.undecided()
-            done = self.resnapshot(self.raw.days())
-            if self.staged is None or not (done.rebuilt or (accept_loss and undecided)):
+            done, staged = self.resnapshot(self.raw.days())
+            if not (done.rebuilt or (accept_loss and undecided)):
                 raise NothingLandedError(
                     f"{self.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
                     " from a backup. Everything else was left as it is"
                 )
-            self.staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
-            done.counts = tuple(self._merge(Base(None), full_refresh=True))
+            staged.hide(d for d in self.lake.days() if d not in done.rebuilt)
+            merged = self.merge_into(None, lake=staged, full_refresh=True)
+            done.counts = merged.counts
             self.confirm_loss(confirm)
             if expired:
                 self.raw.forget_expired(expired)
-            self.move_in(confirm=always)
-            self.publish()
+            staged.move_in()
+            self.publish(merged)
             if lost:  # an older file would bring the loss up again
                 self.warehouse.versions.retire(leaving=0)
-            self._decide(undecided)
+            self.decide(undecided)
             return done
 
     def change_day(
@@ -229,51 +241,38 @@ class WholeRollbook(Rollbook):
     ) -> None:
         """Make a day from these landings, if that is confirmed; `change` then applies it to `raw/`."""
         landings = counted(manifests)
-        self.staged = StagedLake(self.lake, self.warehouse.staged_lake)
+        staged = StagedLake(self.lake, self.warehouse.staged_lake)
         if landings:
-            self.composer.recompose(landings, self.staged)
+            self.composer.recompose(landings, staged)
         else:
-            self.staged.hide([day])
-        self._merge(self.recovery.published(), gone=frozenset() if landings else frozenset({day}))
+            staged.hide([day])
+        without = frozenset[date]() if landings else frozenset({day})
+        self.merge_into(self.recovery.published(), lake=staged, without=without)
         self.confirm_loss(confirm)
         self.warehouse.drop_next()
-        self.staged = None
         change()
         self.recover()  # as the next writer would after a kill at this point
 
-    @stage
-    def resnapshot(self, days: Iterable[date]) -> Backfilled:
+    def resnapshot(self, days: Iterable[date]) -> tuple[Backfilled, StagedLake]:
         """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
         done, expired_days, asked = Backfilled(), self.raw.expired(), list(days)
-        staged = self.staged or StagedLake(self.lake, self.warehouse.staged_lake)
+        staged = StagedLake(self.lake, self.warehouse.staged_lake)
         for number, day in enumerate(asked, start=1):
             counted = done.add_day(day, self.raw.manifests(day), expired_days)
             if counted:
                 done.rebuilt[day] = self.composer.recompose(counted, staged)
             self.progress("days", number, len(asked))
-        self.staged = staged
-        return done
-
-    @reported_stage
-    def move_in(self, *, confirm: Confirm = within_hold) -> None:
-        """Move the recomposed days into the lake, before their publish. Raises HeldError if they remove more than the
-        hold allows and that is not confirmed.
-        """
-        self.confirm_loss(confirm)
-        if self.staged is not None:
-            self.staged.move_in()
-            self.staged = None
+        return done, staged
 
     def confirm_loss(self, confirm: Confirm) -> None:
-        """Ask whether the next file may be published. Raises HeldError if not."""
+        """Ask whether the next file may be published. Raises NotConfirmedError if not."""
         counts, most = self.recovery.lost(), self.settings.hold_removed_percent
         asked = Hold(
             reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts
         )
         if not confirm(asked):
             self.warehouse.drop_next()
-            self.staged = None
-            raise HeldError(
+            raise NotConfirmedError(
                 f"Held: {asked.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
                 " with --yes (in the UI: with `confirm: true` in the launchpad)",
                 asked,
@@ -299,36 +298,9 @@ class WholeRollbook(Rollbook):
             self.tell(lambda listener: listener.began(self.clock()))
             self.tell(lambda listener: listener.published(self.clock()))
 
-    @stage
     def evaluate(self, manifest: Manifest) -> Evaluation:
         """Compose and decide on a landing as a dry run; writes only in `build/`. Raises ContractChangedError."""
         return self._evaluate(manifest, self.composer.flatten(manifest))
-
-    @cached_property
-    def erasures(self) -> Erasures:
-        """The erasures of this warehouse."""
-        return Erasures(self.raw, self.warehouse, self.clock)
-
-    def remove_erased(self) -> None:
-        """Remove them, as `Erasures.clean` says."""
-        self.erasures.progress = self.progress
-        self.erasures.clean()
-
-    def finish_erasure(self) -> None:
-        """Let the listeners remove the student who is being erased from what else there is."""
-        self.erasures.finish()
-        if (pending := self.raw.erasure_register.read().pending) is not None:
-            self.tell(lambda listener: listener.began(self.clock()))
-            under_way = ErasureUnderWay(
-                number=self.raw.erasure_register.count,
-                pending=pending,
-                gone=self.raw.erasure_register.matcher(),
-                counts=dict(pending.found),
-            )
-            for listener in self.listeners:  # an error leaves the erasure under way, for the next writer to finish
-                listener.erased(under_way)
-            self.erasures.close()
-            self.tell(lambda listener: listener.published(self.clock()))
 
     def listener(self, kind: type[L]) -> L:
         """The listener of a class."""

@@ -71,7 +71,7 @@ class School:
         shutil.copytree(self.warehouse, target, symlinks=True, dirs_exist_ok=True)
         mine = School(target)
         with mine.rollbook().writer():
-            mine.rollbook().publish()
+            mine.rollbook().publish(mine.rollbook().merge())
         return mine
 
 

@@ -33,12 +33,11 @@ def test_anything_in_the_build_folder_is_swept_away(house: House, expected: Expe
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
     before, book = house.state()["rollbook.duckdb"], house.rollbook()
-    with book.writer():
-        _manifest, _ = book.snapshot(book.land())
-        book.merge()
+    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), book.writer():
+        book.snapshot(book.land())
+        merged = book.merge()
         book.warehouse.next.write_bytes(b"garbage" * 1000)
-        with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"):
-            book.publish()
+        book.publish(merged)
     assert house.state()["rollbook.duckdb"] == before
     recovered(house, expected)
 

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ def stages(book: Rollbook) -> list[Callable[[], Any]]:
     return [
         lambda: made.update(manifest=book.land()),
         lambda: book.snapshot(made["manifest"]),
-        book.merge,
-        book.publish,
+        lambda: made.update(merged=book.merge()),
+        lambda: book.publish(made["merged"]),
     ]
 
 
@@ -55,12 +56,12 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
 ) -> None:
     house, mounted = small
     before, book = house.state(), house.rollbook()
-    with book.writer():
+    with pytest.raises(MachineError) as refused, ExitStack() as until_told, book.writer():
         *earlier, last = stages(book)[: STAGES.index(stage) + 1]
         for work in earlier:
             work()
-        with mounted.full(), pytest.raises(MachineError) as refused:
-            last()
+        until_told.enter_context(mounted.full())
+        last()
     assert refused.value.message.startswith("The disk is full: 0 bytes are left")
     assert "Make room (`rollbook prune --dry-run` shows" in refused.value.message
     assert "Readers keep what was published" in refused.value.message

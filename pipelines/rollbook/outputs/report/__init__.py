@@ -11,7 +11,7 @@ from datetime import datetime
 
 import duckdb
 
-from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError
 from rollbook.landing.manifest import Hold
 from rollbook.store.database import connect
 from rollbook.sync.listeners import ErasureUnderWay, Listener
@@ -37,7 +37,7 @@ class MorningPage(Listener):
 
     def failed(self, error: RollbookError, at: datetime) -> None:
         """Say on the page what went wrong since the data."""
-        if not isinstance(error, (ArgumentError, BusyError)):  # user errors are not shown to readers
+        if not isinstance(error, (ArgumentError, BusyError, NotConfirmedError)):  # user errors are not shown to readers
             self._write(at, on_page(error), error.message)
 
     def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student

@@ -13,11 +13,11 @@ WITH other AS (
 ),
 seen AS (
     SELECT id, BOOL_OR({{ m.says_nothing("o", table) }}) AS says_nothing
-    FROM observed AS o SEMI JOIN other USING (id)
+    FROM {{ observed }} AS o SEMI JOIN other USING (id)
     WHERE set_name = '{{ table.set }}'
     GROUP BY id
 ),
-proven AS (SELECT COUNT(*) > 0 AS is_proven FROM observed WHERE set_name = '{{ table.set }}' AND state = 'proven'),
+proven AS (SELECT COUNT(*) > 0 AS is_proven FROM {{ observed }} WHERE set_name = '{{ table.set }}' AND state = 'proven'),
 evaluated AS (
     SELECT
         o.*,
