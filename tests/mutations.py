@@ -82,7 +82,7 @@ MUTATIONS = (
     ),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
-    Mutation("G14", "        self.recovery.sweep()\n        self.remove", "        self.remove", "sync"),
+    Mutation("G14", "        self.recovery.sweep()\n        self.erasures", "        self.erasures", "sync"),
 )
 
 

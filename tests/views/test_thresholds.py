@@ -93,7 +93,7 @@ def test_a_malformed_one_stops_the_publish_and_nothing_is_lost(fortnight: School
     before = hashlib.sha256(school.published.read_bytes()).hexdigest()
     (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,high,\n")
     rollbook = school.rollbook()
-    with rollbook.writer(), pytest.raises(SettingError, match=r"thresholds\.csv, line 2"):
+    with pytest.raises(SettingError, match=r"thresholds\.csv, line 2"), rollbook.writer():
         rollbook.publish(rollbook.merge())
     assert hashlib.sha256(school.published.read_bytes()).hexdigest() == before
     assert "thresholds.csv, line 2" in (school.warehouse / "report.html").read_text()

@@ -53,6 +53,17 @@ WAIT_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
+class NightsBefore:
+    """The earlier nights, as far as a fetch needs them: the newest landing that counts, the institution that the
+    warehouse is bound to, and the records of each set that only searches found, each since when.
+    """
+
+    newest: Manifest | None
+    bound_to: int | None
+    hidden: dict[str, dict[int, date]]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The effect of a landing, before anything is recorded: its day, composed in the build folder, and the decision."""
 
@@ -274,29 +285,38 @@ class Rollbook:
         details: Details = Details.none,
         fresh: bool = False,
         blocked: RollbookError | None = None,
+        before: NightsBefore | None = None,
     ) -> Manifest:
         """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
         `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
         and ArgumentError for a day that is not a partition. If recovery's error `blocked` it, the landing is kept for
-        the next writer to decide on, and that error is raised.
+        the next writer to decide on, and that error is raised. It is compared with the nights `before` (default: this
+        warehouse's).
         """
         day = self.partition(day or self.today())
         landed = (m for later in self.raw.days() if later > day for m in self.raw.readable(later))
         policy.check_order(day, landed, self.clock())
         minutes = 0 if fresh or blocked or details != "none" else self.settings.cache_minutes
         reusable = self.landings.reusable(day, self.clock(), minutes) if minutes else None
-        manifest = self._fetch(day, details, reusable, blocked)
+        manifest = self._fetch(day, details, reusable, blocked, before or self.nights_before())
         if blocked is not None:
             raise blocked
         return manifest
 
-    def _fetch(self, day: date, details: Details, reusable: Manifest | None, blocked: RollbookError | None) -> Manifest:
+    def _fetch(
+        self,
+        day: date,
+        details: Details,
+        reusable: Manifest | None,
+        blocked: RollbookError | None,
+        before: NightsBefore,
+    ) -> Manifest:
         self.settings.check_source()
         self.settings.warn_of_misspelt()
         rows.load()  # now, not between the first answer and the publish
-        newest = self.newest()
+        newest = before.newest
         walks = newest.walks if newest else ()
         numbers = [number for on, number in self.recovery.recorded() if on == day]
         self.tell(lambda listener: numbers.extend(listener.landings(day)))
@@ -310,9 +330,9 @@ class Rollbook:
             ),
             self.warehouse if blocked is None else None,
             day=day,
-            bound_to=self.bound_to(),
+            bound_to=before.bound_to,
             newest=newest,
-            hidden=self.hidden(),
+            hidden=before.hidden,
             deferred=blocked.message if blocked else "",
             reusable=reusable,
             choose_details=None
@@ -322,9 +342,9 @@ class Rollbook:
             progress=self.progress,
         )
 
-    def hidden(self) -> dict[str, dict[int, date]]:
-        """The records of each set that only searches found last time, each since when."""
-        return self.landings.hidden()
+    def nights_before(self) -> NightsBefore:
+        """The earlier nights of this warehouse."""
+        return NightsBefore(self.newest(), self.bound_to(), self.landings.hidden())
 
     def _students_to_detail(self, details: Details, draft: Draft) -> list[int]:
         """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""
@@ -351,7 +371,7 @@ class Rollbook:
         )
         self.raw.keep_rejects(manifest, flattened.rejects)
         try:
-            evaluation = self._evaluate(manifest, flattened, approval)
+            evaluation = self.evaluate(manifest, flattened, approval)
         except ContractChangedError as error:
             if manifest.verdict is None:
                 record(manifest, Verdict.FAILED, error.message)
@@ -377,7 +397,8 @@ class Rollbook:
             )
         return approved, self.composer.commit(evaluation.composed)
 
-    def _evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
+    def evaluate(self, manifest: Manifest, flattened: Flattened, approval: Approval | None = None) -> Evaluation:
+        """Compose a flattened landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
         if refused := refused_since(manifest, flattened):
             raise ContractChangedError(
                 f"{refused}. The service no longer says what its contract says: ask its representative what changed;"

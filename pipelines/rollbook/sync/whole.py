@@ -19,7 +19,7 @@ from rollbook.landing.manifest import PARTS, Approval, Hold, Manifest, TableCoun
 from rollbook.store.lake import DayRecord, StagedLake
 from rollbook.sync.listeners import Listener
 from rollbook.sync.policy import change_guard, counted, spans
-from rollbook.sync.rollbook import Evaluation, Rollbook, Synced
+from rollbook.sync.rollbook import Rollbook, Synced
 from rollbook.util import machine
 from rollbook.views import catalog
 
@@ -297,10 +297,6 @@ class WholeRollbook(Rollbook):
             self.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, self.lake, shown))
             self.tell(lambda listener: listener.began(self.clock()))
             self.tell(lambda listener: listener.published(self.clock()))
-
-    def evaluate(self, manifest: Manifest) -> Evaluation:
-        """Compose and decide on a landing as a dry run; writes only in `build/`. Raises ContractChangedError."""
-        return self._evaluate(manifest, self.composer.flatten(manifest))
 
     def listener(self, kind: type[L]) -> L:
         """The listener of a class."""
