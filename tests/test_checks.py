@@ -11,6 +11,7 @@ import pytest
 
 from rollbook.errors import CheckError
 from rollbook.landing.manifest import Verdict
+from rollbook.sync import past
 from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
@@ -142,5 +143,5 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) 
         n: n == "rebuilt_is_live" for n in HOLDS
     }
     assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.examined() == HOLDS

@@ -16,14 +16,14 @@ from rollbook.source.pagination import Progress
 from rollbook.store.fleet import FleetFile
 from rollbook.store.warehouse import Warehouse
 from rollbook.sync.listeners import ErasureUnderWay, Listener
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 
 
 def compose(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
-) -> WholeRollbook:
+) -> Rollbook:
     """One institution's Rollbook, with its listeners in the order in which they learn of something."""
-    rollbook = WholeRollbook(settings, clock=clock, progress=progress)
+    rollbook = Rollbook(settings, clock=clock, progress=progress)
     rollbook.listeners = (
         Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),
         MorningPage(rollbook),

@@ -31,7 +31,9 @@ from rollbook import errors
 from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
-from rollbook.sync.whole import WholeRollbook, always
+from rollbook.sync import approvals, past
+from rollbook.sync.past import always
+from rollbook.sync.rollbook import Rollbook
 from tests.campaign import damage
 from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
@@ -245,9 +247,9 @@ class Campaign:
         self.random = self.school.random = self.chance("end")
         self.sync()
         if self.ledger.expired():
-            self.operate(lambda: self.rollbook.backfill(night(1), self.today))
+            self.operate(lambda: past.backfill(self.rollbook, night(1), self.today))
         else:
-            self.operate(lambda: self.rollbook.rebuild())
+            self.operate(lambda: past.rebuild(self.rollbook))
         assert self.fresh
         self.read_everything()
         assert left_over(self.warehouse) == []
@@ -265,7 +267,7 @@ class Campaign:
         return self.house.published
 
     @property
-    def rollbook(self) -> WholeRollbook:
+    def rollbook(self) -> Rollbook:
         return self.house.rollbook()
 
     def kept(self) -> list[Path]:
@@ -388,7 +390,7 @@ class Campaign:
         self.note(f"approve {', '.join(parts)} of {day if named else 'the newest'}")
         asked = len(self.service.requests)
         self.operate(
-            lambda: self.rollbook.approve(day if named else None, only=parts),
+            lambda: approvals.approve(self.rollbook, day if named else None, only=parts),
             done=lambda: self.ledger.approve(waiting[day], parts),
         )
         assert len(self.service.requests) == asked, "an approval fetches nothing"
@@ -616,7 +618,7 @@ class Campaign:
     def accept_loss(self, *days: date) -> None:
         """Go on without the expired days, and without others that are gone."""
         self.note("the loss is accepted")
-        self.rollbook.rebuild(confirm=always, accept_loss=True)
+        past.rebuild(self.rollbook, confirm=always, accept_loss=True)
         if self.copy:
             self.rollbook.listener(Mirror).update(self.house.now, accept_loss=True)
         self.ledger.forget(days)

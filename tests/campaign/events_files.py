@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from rollbook.errors import DamagedError
+from rollbook.operations.restore import restore as republish
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_service import can_lose_many, lose_many
@@ -63,7 +64,7 @@ def a_kept_file_is_spoiled(c: Campaign) -> None:
     c.spoiled.add(damage.digest(fresh))
     fresh.replace(kept)
     if not c.is_lost():
-        c.operate(lambda: c.rollbook.restore(kept), fails=DamagedError)
+        c.operate(lambda: republish(c.rollbook, kept), fails=DamagedError)
 
 
 @event(lambda c: bool(c.kept()))
@@ -154,6 +155,6 @@ def restore(c: Campaign, kept: Path) -> None:
     """An operator puts a kept file back; until the next sync it is what readers see."""
     was = rows(kept, EVERYBODY)
     c.note(f"restore {kept.name}")
-    c.operate(lambda: c.rollbook.restore(kept), behind=True)
+    c.operate(lambda: republish(c.rollbook, kept), behind=True)
     assert rows(c.published, EVERYBODY) == was, f"{night(c.number)}: what was restored is not there"
     c.known.add(damage.digest(c.published))

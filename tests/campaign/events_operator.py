@@ -14,7 +14,8 @@ from rollbook.operations.diff import diff
 from rollbook.operations.status import prune
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.erasure import erase
-from rollbook.sync.whole import always, within_hold
+from rollbook.sync import approvals, past
+from rollbook.sync.past import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble
@@ -34,12 +35,12 @@ def a_range_is_backfilled(c: Campaign) -> None:
     last = c.random.randint(first, c.number)
     c.note(f"{night(first)} to {night(last)}")
     there = [x for x in c.ledger.counted() if night(first) <= x.day <= night(last) and not x.expired]
-    c.operate(lambda: c.rollbook.backfill(night(first), night(last)), fails=None if there else NothingLandedError)
+    c.operate(lambda: past.backfill(c.rollbook, night(first), night(last)), fails=None if there else NothingLandedError)
 
 
 @event()
 def everything_is_rebuilt(c: Campaign) -> None:
-    c.operate(lambda: c.rollbook.rebuild(), fails=ExpiredError if c.ledger.expired() else None)
+    c.operate(lambda: past.rebuild(c.rollbook), fails=ExpiredError if c.ledger.expired() else None)
 
 
 @event(lambda c: "keep_days" in c.house.over)
@@ -122,7 +123,7 @@ def two_sync_at_once(c: Campaign) -> bool:
     codes = sorted(p.exitcode or 0 for p in both)
     assert codes == [DONE, DONE] or (c.worn and codes == [DONE, REFUSED]), codes
     assert len(came) == 2 or c.worn
-    c.operate(lambda: c.rollbook.backfill(c.today, c.today))  # which copies what they have not
+    c.operate(lambda: past.backfill(c.rollbook, c.today, c.today))  # which copies what they have not
     return True
 
 
@@ -190,9 +191,9 @@ def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
 
 def other_works(c: Campaign) -> dict[str, Work]:
     """The works of a writer besides a sync."""
-    works = {"backfill": Work(lambda: c.rollbook.backfill(night(1), c.today))}
+    works = {"backfill": Work(lambda: past.backfill(c.rollbook, night(1), c.today))}
     if not c.ledger.expired():
-        works["rebuild"] = Work(lambda: c.rollbook.rebuild(confirm=always))
+        works["rebuild"] = Work(lambda: past.rebuild(c.rollbook, confirm=always))
     if waiting := c.ledger.waiting():
         works["approval"] = approval(c, *c.random.choice(sorted(waiting.items())))
     if there := discardable(c):
@@ -212,7 +213,7 @@ def approval(c: Campaign, day: date, key: Key) -> Work:
         if approved(c, key, parts):
             c.ledger.approve(key, parts)
 
-    return Work(lambda: c.rollbook.approve(day, only=parts), done)
+    return Work(lambda: approvals.approve(c.rollbook, day, only=parts), done)
 
 
 def move(c: Campaign, key: Key, *, discarded: bool) -> Work:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from unittest.mock import patch
 
 from rollbook.errors import ArgumentError, DamagedError, OtherInstitutionError
 from rollbook.operations.status import prune
+from rollbook.sync import approvals
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_operator import change, prove
 from tests.campaign.ledger import Showing
@@ -171,14 +171,13 @@ def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
     if not lose_many(c) or c.is_lost():
         return False
     writing = c.rollbook
-    shown_to_somebody = writing.to_approve(c.today)
+    shown_to_somebody = approvals.to_approve(writing, c.today)
     for pupil in c.random.sample(sorted(c.school.pupils), 3):
         c.school.change(pupil)
     if not lose_many(c):
         return False
     asked = len(c.service.requests)
-    with patch.object(writing, "to_approve", return_value=shown_to_somebody):
-        c.operate(lambda: writing.approve(c.today), fails=ArgumentError)
+    c.operate(lambda: approvals.approve(writing, shown=shown_to_somebody), fails=ArgumentError)
     assert len(c.service.requests) == asked
     return True
 

@@ -16,7 +16,7 @@ from rollbook.fleet.build import Difference
 from rollbook.fleet.tasks import OTHER_DAYS
 from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.fleet import FleetFile
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.views.fleet import shared
 from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
@@ -52,7 +52,7 @@ def contents(district: District, name: str) -> dict[str, Counter[str]]:
     return {t: Counter(map(repr, rows(district.warehouse / name / "rollbook.duckdb", f"FROM {t}"))) for t in tables}
 
 
-def opened(name: str) -> WholeRollbook:
+def opened(name: str) -> Rollbook:
     """An institution's warehouse, as a command opens it."""
     return compose(settings.load(institution=name, fetches=False))
 

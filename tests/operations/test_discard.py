@@ -14,8 +14,9 @@ from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Hold, Verdict
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.status import load_status as look
+from rollbook.sync import approvals, past
+from rollbook.sync.past import always
 from rollbook.sync.recovery import Recovery
-from rollbook.sync.whole import always
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
@@ -74,7 +75,7 @@ def test_a_discarded_day_is_as_if_it_had_never_been_landed_until_it_is_put_back(
     assert house.tables() == of(*left).tables()
     aside = house.warehouse / "raw" / f"snapshot_date={night(number)}" / "discarded=1"
     assert {p.name for p in aside.iterdir()} == {"bodies.zst", "pages.jsonl", "manifest.json", "discard.json"}
-    house.rollbook().rebuild(confirm=always)
+    past.rebuild(house.rollbook(), confirm=always)
     assert house.tables() == of(*left).tables()
     back = undo_discard(house.rollbook(), night(number), confirm=always)
     assert (back.landing, back.verdict) == (1, Verdict.SYNCED)
@@ -161,7 +162,7 @@ def test_readers_learn_at_once_that_a_held_landing_was_discarded_or_put_back(hou
 def test_a_landing_approved_in_part_and_then_discarded_stays_proven(house: House) -> None:
     with pytest.raises(HeldError):
         house.night(6, students(2))
-    house.rollbook().approve(only=["students:listed"])
+    approvals.approve(house.rollbook(), only=["students:listed"])
     discard(house.rollbook(), night(6), reason="nonsense", confirm=always)
     assert syncs(house) == [("discarded", "held", True)]
 

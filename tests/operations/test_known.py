@@ -13,7 +13,9 @@ from rollbook.errors import ArgumentError, BusyError, ExpiredError
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.known import rebuild_as_known_on
 from rollbook.privacy import access
-from rollbook.sync.whole import WholeRollbook, always
+from rollbook.sync import past
+from rollbook.sync.past import always
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 from tests.support.nights import SET_OF, House, new_house, night
 from tests.support.processes.commands import run_at
@@ -88,13 +90,13 @@ def test_erasures_always_apply_and_one_that_happens_meanwhile_writes_nothing(
         found = as_known(house, 1, tmp_path / "then.duckdb")
         assert [row[0] for row in found["main.students"]] == [1, 10, 11, 12, 2, 3, 4, 5, 6, 8, 9]
         assert not any(row[0] == 7 for table in SET_OF for row in found[f"history.{table}"])
-        rebuild = WholeRollbook.rebuild
+        rebuild = past.rebuild
 
-        def meanwhile(self: WholeRollbook, **how: Any) -> Any:
+        def meanwhile(self: Rollbook, **how: Any) -> Any:
             erase(house, 8)
             return rebuild(self, **how)
 
-        monkeypatch.setattr(WholeRollbook, "rebuild", meanwhile)
+        monkeypatch.setattr(past, "rebuild", meanwhile)
         with pytest.raises(BusyError, match="A student was erased meanwhile, so nothing was written: run this again"):
             as_known(house, 1, tmp_path / "again.duckdb")
     assert [path.name for path in tmp_path.iterdir()] == ["then.duckdb"]
@@ -165,6 +167,6 @@ def test_days_that_were_given_up_are_named_and_not_left_out(tmp_path: Path) -> N
             house.night(number)
         with pytest.raises(ExpiredError):
             rebuild_as_known_on(house.rollbook(), night(2), tmp_path / "out.duckdb")
-        house.rollbook().rebuild(accept_loss=True, confirm=always)
+        past.rebuild(house.rollbook(), accept_loss=True, confirm=always)
         with pytest.raises(ExpiredError, match=f"What was landed on {night(1)}"):
             rebuild_as_known_on(house.rollbook(), night(4), tmp_path / "out.duckdb")

@@ -14,7 +14,7 @@ from rollbook.errors import ArgumentError
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.provenance import Provenance, trace
 from rollbook.privacy import access
-from rollbook.sync.whole import always
+from rollbook.sync.past import always
 from rollbook.util import machine
 from tests.support.nights import (
     SET_OF,

@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import ExpiredError, HeldError, NothingLandedError
+from rollbook.sync import past
 from rollbook.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, new_house, night
 from tests.support.processes.machines import left_over
@@ -98,7 +99,7 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
 def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: ChangingNights) -> None:
     before = expired.house.state()
     with pytest.raises(ExpiredError) as refused:
-        expired.house.rollbook().rebuild()
+        past.rebuild(expired.house.rollbook())
     assert refused.value.message.startswith(
         f"The history holds 5 days ({night(1)} to {night(5)}) whose raw bodies were"
     )
@@ -108,9 +109,9 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: 
 def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(expired: ChangingNights) -> None:
     message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
-        expired.house.rollbook().backfill(night(2), night(2))
+        past.backfill(expired.house.rollbook(), night(2), night(2))
     assert refused.value.message == message
-    done = expired.house.rollbook().backfill(night(1), night(10))
+    done = past.backfill(expired.house.rollbook(), night(1), night(10))
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
     assert done.skipped[night(2)] == message
     assert expired.house.tables() == expired.expected.tables()

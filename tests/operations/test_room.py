@@ -18,7 +18,7 @@ from rollbook.defs import runs
 from rollbook.operations import status
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import machine
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
@@ -98,7 +98,7 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
         given: dict[str, Any] = {"base_url": sandbox.url, "api_key": KEY, "warehouse": warehouse}
         settings = load(**given, first_date=first, keep_days=keep, hold_changed_percent=100, _env_file=None)
 
-        def synced(n: int) -> WholeRollbook:
+        def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
             book = compose(settings, clock=lambda: datetime.combine(day, time(), UTC))
             book.sync()

@@ -17,11 +17,13 @@ from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.landing.manifest import Verdict
 from rollbook.operations import discard as discards
+from rollbook.operations.restore import restore
 from rollbook.operations.status import load_status
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Holdings
 from rollbook.store.clean import clean
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.records import student
@@ -143,7 +145,7 @@ def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_befo
 
 def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore; a night that still lists the student; a rebuild, a backfill, a discard undone."""
-    erased.rollbook().restore(erased.rollbook().warehouse.kept()[-1])
+    restore(erased.rollbook(), erased.rollbook().warehouse.kept()[-1])
     assert_gone(erased)
     erased.service.requests.clear()
     with monkeypatch.context() as patch:
@@ -155,8 +157,8 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
     assert [(w.proof is not None, w.erased) for w in manifest.walks] == [(True, 1), (True, 0)]
     assert [a for a in asked(erased.service.requests) if str(canary.ID) in a or "anary" in a.lower()] == []
     before = erased.tables()
-    erased.rollbook().rebuild(confirm=always)
-    erased.rollbook().backfill(night(1), night(7), confirm=always)
+    past.rebuild(erased.rollbook(), confirm=always)
+    past.backfill(erased.rollbook(), night(1), night(7), confirm=always)
     assert_gone(erased)
     assert erased.tables() == before
     discards.undo_discard(erased.rollbook(), night(5), confirm=always)
@@ -230,7 +232,7 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
         house.published.symlink_to(newest)
         assert canary.found(house.warehouse)
         if restored:
-            house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
+            restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
         else:
             house.sync()
         assert canary.found(house.warehouse) == {}
@@ -392,7 +394,7 @@ def test_an_erased_id_is_another_persons_once_readmitted_and_the_erased_one_stay
     for part in ("raw", "snapshots"):
         shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
     erase(erased, 5)
-    erased.rollbook().rebuild(confirm=always)
+    past.rebuild(erased.rollbook(), confirm=always)
     assert erased.query(there) == [("New Pupil", night(8))]
     left = {text for texts in canary.found(erased.warehouse).values() for text in texts}
     assert left == {str(canary.ID)}, "the new person has the id, and nothing else of the erased one is left"

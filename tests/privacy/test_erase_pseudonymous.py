@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from rollbook.privacy.pseudonymous import Codes
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from tests.support.nights import House, new_house
 from tests.support.processes import canary
 from tests.support.records import classes, student, students
@@ -49,7 +50,7 @@ def test_the_code_is_forgotten_and_nobody_elses(house: House) -> None:
     assert len(list((house.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
 
     house.night(3)  # the service still lists the student
-    house.rollbook().rebuild(confirm=always)
+    past.rebuild(house.rollbook(), confirm=always)
     assert coded(house) == set(others.values())
     assert canary.found(house.warehouse) == {}
 

@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.fleet.nights import NightKind
 from rollbook.operations.discard import discard
-from rollbook.sync.whole import always
+from rollbook.sync.past import always
 from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults

@@ -24,8 +24,8 @@ from rollbook.compose import compose
 from rollbook.landing.manifest import Manifest
 from rollbook.settings import Settings, load
 from rollbook.store import checks
-from rollbook.sync.rollbook import Synced
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync import approvals
+from rollbook.sync.rollbook import Rollbook, Synced
 from tests.support.models import model
 from tests.support.reading import opened, rows
 from tests.support.records import Record, Records, student, students
@@ -119,7 +119,7 @@ class House:
         given = {**self._given(), **self.over, **over}
         return {f"ROLLBOOK_{name.upper()}": str(value) for name, value in given.items()}
 
-    def rollbook(self, **over: Any) -> WholeRollbook:
+    def rollbook(self, **over: Any) -> Rollbook:
         """The Rollbook under test."""
         return compose(self.settings(**over), clock=lambda: self.now)
 
@@ -145,7 +145,7 @@ class House:
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
         """Approve what is held."""
-        return self.rollbook(**(over or {})).approve(day)
+        return approvals.approve(self.rollbook(**(over or {})), day)
 
     @property
     def published(self) -> Path:

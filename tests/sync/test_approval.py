@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import Verdict
+from rollbook.sync import approvals
 from tests.support.nights import Expected, House, folder, night
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
@@ -80,23 +81,22 @@ def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
     for number, listed in ((2, students(6)), (3, students(5)), (5, students(4))):
         is_held(house, number, listed)
         expected.night(number, listed, one)
-    done = house.rollbook().approve(every_day=True, reason="two year groups left")
+    done = approvals.approve(house.rollbook(), every_day=True, reason="two year groups left")
     assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(5), Verdict.APPROVED)
     assert house.tables() == expected.tables()
-    approvals = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
-    assert [[each.reason for each in of_day] for of_day in approvals] == [["two year groups left"]] * 3
+    given = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
+    assert [[each.reason for each in of_day] for of_day in given] == [["two year groups left"]] * 3
 
 
 def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_saw(house: House) -> None:
     first_night(house, students(60))
     is_held(house, 2, students(40))
     rollbook = house.rollbook()
-    shown = rollbook.to_approve()
+    shown = approvals.to_approve(rollbook)
     is_held(house, 2, students(5))  # another sync of the day, while a person looks at the first
     before = house.state()
-    rollbook.to_approve = lambda *_, **__: shown  # type: ignore[method-assign]
     with pytest.raises(ArgumentError, match="is not held now, or would change something else") as caught:
-        rollbook.approve()
+        approvals.approve(rollbook, shown=shown)
     assert caught.value.exit_code == 2
     assert house.state() == before
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
@@ -105,12 +105,12 @@ def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_s
 def test_a_landing_that_would_change_something_else_has_another_digest(house: House) -> None:
     first_night(house, students(60))
     is_held(house, 2, students(40))
-    (held,) = house.rollbook().to_approve()
+    (held,) = approvals.to_approve(house.rollbook())
     fewer = replace(held, counts=tuple(replace(c, removed=c.removed + 1) for c in held.counts))
     digests = {held.hold_digest, fewer.hold_digest, replace(held, landing=2).hold_digest}
     assert len(digests) == 3
     with pytest.raises(ArgumentError, match="Nothing was merged"):
-        house.rollbook().held_as_shown([])
+        approvals.held_as_shown(house.rollbook(), [])
 
 
 def test_the_command_approves_all_held_days_and_names_each(
@@ -122,7 +122,7 @@ def test_the_command_approves_all_held_days_and_names_each(
         expected.night(number, listed, one)
     for name, value in (house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path)), "COLUMNS": "300"}).items():
         monkeypatch.setenv(name, value)
-    digests = [held.hold_digest for held in house.rollbook().to_approve(every_day=True)]
+    digests = [held.hold_digest for held in approvals.to_approve(house.rollbook(), every_day=True)]
     wrong = CliRunner().invoke(app, ["sync", "--approve", "--all", "--date", str(night(2))])
     assert isinstance(wrong.exception, ArgumentError)
     done = CliRunner().invoke(app, ["sync", "--approve", "--all"], catch_exceptions=False)

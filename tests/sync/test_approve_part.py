@@ -18,7 +18,8 @@ from rollbook.operations.discard import discard
 from rollbook.operations.known import rebuild_as_known_on
 from rollbook.operations.provenance import trace
 from rollbook.operations.status import load_status
-from rollbook.sync.whole import always
+from rollbook.sync import approvals, past
+from rollbook.sync.past import always
 from rollbook.util import machine
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.processes.commands import dagster_home
@@ -76,17 +77,17 @@ def add(to: Expected, *parts: str) -> Expected:
 def test_each_choice_of_parts_is_merged_alone_and_the_rest_when_it_is_approved(
     house: House, parts: frozenset[str]
 ) -> None:
-    done = house.at(3).rollbook().approve(only=parts, reason="the leavers are known")
+    done = approvals.approve(house.at(3).rollbook(), only=parts, reason="the leavers are known")
     assert (done.manifest.verdict, done.manifest.parts) == (Verdict.HELD, parts)
     there = expected(*parts).tables()
     assert house.tables() == there
     assert [found for found in house.examined().values() if found] == []
     assert house.query("SELECT outcome FROM ops.syncs ORDER BY snapshot_date") == [("synced",), ("held",)]
     sets = house.query("FROM ops.sync_sets")
-    house.rollbook().rebuild(confirm=always)
+    past.rebuild(house.rollbook(), confirm=always)
     assert house.tables() == there
     assert house.query("FROM ops.sync_sets") == sets
-    rest = house.rollbook().approve()
+    rest = approvals.approve(house.rollbook())
     assert (rest.manifest.verdict, rest.manifest.parts) == (Verdict.APPROVED, frozenset())
     assert house.tables() == expected(*PARTS).tables()
     assert house.service.requests == []
@@ -94,7 +95,7 @@ def test_each_choice_of_parts_is_merged_alone_and_the_rest_when_it_is_approved(
 
 def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House) -> None:
     for number, part in enumerate(PARTS, start=1):
-        house.rollbook().approve(only=[part])
+        approvals.approve(house.rollbook(), only=[part])
         assert house.tables() == expected(*PARTS[:number]).tables()
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, len(manifest.approvals)) == (Verdict.APPROVED, 4)
@@ -105,15 +106,15 @@ def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House)
 def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None:
     rollbook = house.rollbook()
     for part in ("students:removed", "classes:listed"):  # the second one is of a day that counts already
-        (held,) = rollbook.to_approve()
-        rollbook.raw.record_approval(rollbook.approval(held, [part]).applied_to(held))
+        (held,) = approvals.to_approve(rollbook)
+        rollbook.raw.record_approval(approvals.approval(rollbook, held, [part]).applied_to(held))
         with house.rollbook().writer():
             pass
     assert house.tables() == expected("students:removed", "classes:listed").tables()
 
 
 def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) -> None:
-    house.rollbook().approve(only=["students:removed"])
+    approvals.approve(house.rollbook(), only=["students:removed"])
     back: Lists = ([*students(24), student(60)], classes(12))
     house.night(2, *back, fresh=True)
     assert house.tables() == expected("students:removed").night(2, *back).tables()
@@ -122,22 +123,22 @@ def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) 
 
 
 def test_a_sync_of_the_day_is_not_taken_for_done_because_a_part_counts(house: House) -> None:
-    house.rollbook().approve(only=["students:removed", "classes:removed"])
+    approvals.approve(house.rollbook(), only=["students:removed", "classes:removed"])
     with pytest.raises(HeldError):
         house.sync(over={"cache_minutes": 5})
     assert len(house.landings(night(2))) == 2
 
 
 def test_it_is_a_function_of_its_landing_whatever_becomes_of_other_days(house: House) -> None:
-    house.rollbook().approve(only=["students:listed"])
+    approvals.approve(house.rollbook(), only=["students:listed"])
     discard(house.rollbook(), night(1), reason="another school", confirm=always)
     assert house.tables() == add(Expected(), "students:listed").tables()
 
 
 def test_approvals_of_parts_are_recorded_with_the_person(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "login", lambda: "sam")
-    house.at(3).rollbook().approve(only=["students:removed"], reason="the leavers are known")
-    house.at(4).rollbook().approve(only=["classes:listed"])
+    approvals.approve(house.at(3).rollbook(), only=["students:removed"], reason="the leavers are known")
+    approvals.approve(house.at(4).rollbook(), only=["classes:listed"])
     (hold,) = load_status(house.rollbook()).holds
     assert hold.reason.endswith("; merged of it: classes:listed, students:removed")
     held = hold.reason.partition("; merged")[0]
@@ -186,5 +187,5 @@ def test_a_part_that_there_is_not_is_refused(house: House) -> None:
     before = house.state()
     choose = "Parts of what was held are students:removed, students:listed, classes:removed, classes:listed: choose"
     with pytest.raises(ArgumentError, match=choose):
-        house.rollbook().approve(only=["students:added"])
+        approvals.approve(house.rollbook(), only=["students:added"])
     assert house.state() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rollbook.landing.manifest import Verdict
+from rollbook.sync import past
 from tests.support.nights import Expected, House, night
 from tests.support.records import student, students
 from tests.support.warehouses.holds import first_night
@@ -72,7 +73,7 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
     assert done.manifest.proven
     assert {a.answer for a in done.manifest.absences} == {"listed_again"}
     assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.tables() == expected.tables()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from rollbook.operations.restore import restore
 from rollbook.store.lake import LAKE
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import Program, program
@@ -49,7 +50,7 @@ def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(h
     assert connects(reader) == [5]
     house.night(2, students(7))
     assert connects(reader) == [5, 7]
-    house.rollbook().restore(house.rollbook().warehouse.kept()[0])
+    restore(house.rollbook(), house.rollbook().warehouse.kept()[0])
     assert connects(reader) == [5, 7, 5]
     house.night(3, students(8))
     assert connects(reader) == [5, 7, 5, 8]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rollbook.sync import approvals, past
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.warehouses.fortnight import (
@@ -97,7 +98,7 @@ def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_
     source: Path, expected: dict[str, str]
 ) -> None:
     with copied(source, DAYS) as made:
-        rollbook(made).rebuild()
+        past.rebuild(rollbook(made))
         assert export(made / "rollbook.duckdb") == expected
         assert lake(made) == lake(source)
 
@@ -105,7 +106,7 @@ def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_
 def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Path) -> None:
     """Approved last of all, it is what it would have been: the last word on a day long past."""
     book = rollbook(warehouse)
-    book.approve(HELD)
+    approvals.approve(book, HELD)
     late = export(warehouse / "rollbook.duckdb", RECORDS)
     assert late != export(source / "rollbook.duckdb", RECORDS)
     with arriving(warehouse, shuffled(4)) as published:

@@ -9,7 +9,8 @@ import pytest
 
 from rollbook.errors import ContractChangedError, HeldError
 from rollbook.landing.manifest import Verdict
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.warehouses.begun import begin
@@ -148,7 +149,7 @@ def test_one_bad_value_costs_one_value_and_the_rest_of_the_record_counts(house: 
         ("refused value", "students", 1, "registration_date: not a date"),
     ]
     tables = house.tables()
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.tables() == tables
 
 
@@ -228,7 +229,7 @@ def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure
     house.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
     erase(house, 40)
     before = house.tables()
-    house.rollbook().rebuild(confirm=always)
+    past.rebuild(house.rollbook(), confirm=always)
     assert house.tables() == before
 
 

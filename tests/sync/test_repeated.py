@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from rollbook.sync import past
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Record, classes, student, students
 from tests.support.tiers import daily
@@ -63,7 +64,7 @@ def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house
         (9, 0, 0, True, "synced"),
     ]
     assert {rule: found for rule, found in house.examined().items() if found} == {}
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.tables() == expected.tables()
-    house.rollbook().backfill(night(1), night(4))
+    past.backfill(house.rollbook(), night(1), night(4))
     assert house.tables() == expected.tables()

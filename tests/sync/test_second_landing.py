@@ -9,6 +9,7 @@ import pytest
 
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
+from rollbook.sync import past
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night
@@ -43,7 +44,7 @@ def test_a_second_landing_takes_back_nothing_that_it_leaves_unstated_or_has_refu
         house.tables() == expected.night(1, again(students(30)), house.service.classes, refused=bad).tables() == first
     )
     assert rows_changed(house) == (0, 0, 0)
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.tables() == first
 
 
@@ -54,7 +55,7 @@ def test_a_proven_second_landing_removes_what_the_first_one_added(house: House) 
         expected.night(2, listed, house.service.classes)
         assert house.tables() == expected.tables()
     assert rows_changed(house) == (0, 0, 2 * 4)
-    house.rollbook().backfill(night(2), night(2))
+    past.backfill(house.rollbook(), night(2), night(2))
     assert house.tables() == expected.tables()
 
 

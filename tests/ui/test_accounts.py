@@ -13,6 +13,7 @@ import pytest
 from rollbook.defs.night import NO_LOGIN
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Manifest
+from rollbook.sync import approvals
 from rollbook.util import machine
 from tests.support.nights import House, new_house
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
@@ -29,7 +30,7 @@ LAUNCH = """mutation($config: RunConfigData!, $tags: [ExecutionTag!]) { launchRu
 
 def request(house: House, reason: Any) -> bytes:
     """A launch that approves what is held today, and says that the superintendent asked for it."""
-    (held,) = house.rollbook().to_approve()
+    (held,) = approvals.to_approve(house.rollbook())
     options = {"approve": [held.hold_digest], "reason": reason}
     tags = {"dagster/partition": str(held.snapshot_date), "rollbook/sync": "command", "rollbook/by": "superintendent"}
     variables = {

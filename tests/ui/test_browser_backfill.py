@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from rollbook.sync import past
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.processes.servers import serving
@@ -39,7 +40,7 @@ def warehouses() -> Iterator[tuple[Path, Path]]:
         copy(source, made, [d for d in LANDED if d != NEVER])
         killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
         copy(made, twin)
-        rollbook(twin).backfill(RANGE[0], RANGE[-1])
+        past.backfill(rollbook(twin), RANGE[0], RANGE[-1])
         yield made, twin
 
 

@@ -42,7 +42,7 @@ from rollbook.util.text import as_called, cell, naming, printable
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
     from rollbook.source.pagination import Progress as Show
-    from rollbook.sync.whole import WholeRollbook
+    from rollbook.sync.rollbook import Rollbook
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets, and the code location.
@@ -253,7 +253,7 @@ def warehouse_path(*, demo: bool) -> Path:
     return place().warehouse_path
 
 
-def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> WholeRollbook:
+def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> Rollbook:
     """A Rollbook with the current settings. `fetches` and `overrides` go to `settings.load`, whose errors it raises.
 
     Imports the stages only here, to keep `rollbook --help` fast.

@@ -36,6 +36,7 @@ from rollbook.cli.app import (
 )
 from rollbook.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
 from rollbook.landing.manifest import Details
+from rollbook.sync import approvals, past
 from rollbook.util import machine
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
@@ -43,7 +44,8 @@ from rollbook.util.text import count_of, listed
 if TYPE_CHECKING:
     from rollbook.landing.manifest import Hold, Manifest
     from rollbook.outputs.mirror.mirror import Mirror
-    from rollbook.sync.whole import Backfilled, WholeRollbook
+    from rollbook.sync.past import Backfilled
+    from rollbook.sync.rollbook import Rollbook
 
 log = logging.getLogger(__name__)
 
@@ -128,13 +130,13 @@ def sync(
         )
 
 
-def _approve(rollbook: WholeRollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
+def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
     """Show what is held and merge that: the job is given the digests of what was shown."""
     if day and every_day:
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
-    held = rollbook.to_approve(day, every_day=every_day)
+    held = approvals.to_approve(rollbook, day, every_day=every_day)
     for each in held:
-        rollbook.approval(each, parts, reason)  # what is wrong is refused before anything is said
+        approvals.approval(rollbook, each, parts, reason)  # what is wrong is refused before anything is said
         out.print(
             f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
             f" {escape(each.reason)}."
@@ -161,7 +163,7 @@ def _approve(rollbook: WholeRollbook, day: date | None, parts: list[str], reason
         _print_synced(rollbook, approved)
 
 
-def _print_synced(rollbook: WholeRollbook, day: date) -> Manifest:
+def _print_synced(rollbook: Rollbook, day: date) -> Manifest:
     """Print what a day's last landing brought; returns that landing."""
     synced = rollbook.landings.counted(day)[-1]
     out.print(f"[bold green]Synced[/] {day}: {received(synced.received)}.")
@@ -174,7 +176,7 @@ def _print_synced(rollbook: WholeRollbook, day: date) -> Manifest:
     return synced
 
 
-def _print_preview(rollbook: WholeRollbook) -> None:
+def _print_preview(rollbook: Rollbook) -> None:
     """Print what a sync would do now."""
     from rollbook.operations.diff import diff
 
@@ -199,13 +201,13 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
-    from rollbook.sync.whole import days_between
+    from rollbook.sync.past import days_between
 
     rollbook = open_rollbook(demo=demo)
     asked, institution = days_between(first, last), rollbook.settings.institution
     begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
     if begin > last:
-        raise NothingLandedError(". ".join(rollbook.backfilled(asked, {}).skipped.values()), asked)
+        raise NothingLandedError(". ".join(past.backfilled(rollbook, asked, {}).skipped.values()), asked)
     days = rollbook.partition(begin), rollbook.partition(last)
     try:
         run_job(*days, institution=institution, confirm=yes)
@@ -213,7 +215,7 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         run_job(*days, institution=institution, confirm=True)
-    _print_backfill(rollbook.backfilled(asked, rollbook.lake.days()))
+    _print_backfill(past.backfilled(rollbook, asked, rollbook.lake.days()))
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -245,7 +247,7 @@ def rebuild(
     """
     from rollbook.operations.known import rebuild_as_known_on
     from rollbook.privacy import access
-    from rollbook.sync.whole import within_hold
+    from rollbook.sync.past import within_hold
 
     rollbook = open_rollbook()
     if as_known_on is not None or target is not None:
@@ -257,8 +259,8 @@ def rebuild(
         out.print(f"Wrote {safe(str(target))}: {_days(done.rebuilt)}, as known on {as_known_on}.")
         return
     with progress() as rollbook.progress:
-        done = rollbook.rebuild(
-            confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss
+        done = past.rebuild(
+            rollbook, confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss
         )
     _print_backfill(done)
 
@@ -312,6 +314,8 @@ def restore(
     Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
     restored one up to date by itself.
     """
+    from rollbook.operations.restore import restore as republish
+
     rollbook = open_rollbook()
     published = rollbook.warehouse.published
     kept = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
@@ -334,7 +338,7 @@ def restore(
     if chosen is None:
         advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
-    rollbook.restore(chosen)
+    republish(rollbook, chosen)
     out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
@@ -582,7 +586,7 @@ def mirror_restore(
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 
 
-def _mirrored() -> tuple[WholeRollbook, Mirror]:
+def _mirrored() -> tuple[Rollbook, Mirror]:
     from rollbook.outputs.mirror.mirror import Mirror
 
     rollbook = open_rollbook()

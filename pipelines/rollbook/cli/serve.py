@@ -50,11 +50,12 @@ from rollbook.settings import DEMO, PREFIX, ROOT
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
 from rollbook.store.statements import statements
+from rollbook.sync import approvals
 from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
-    from rollbook.sync.whole import WholeRollbook
+    from rollbook.sync.rollbook import Rollbook
 
 STOP_WITHIN = 20.0  # seconds
 LAST_QUERIES = 5  # seconds
@@ -300,14 +301,14 @@ def demo(
     out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
 
 
-def _play(rollbook: WholeRollbook, day: date) -> None:
+def _play(rollbook: Rollbook, day: date) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
     try:
         run_job(day)
     except RunFailedError as error:
         if error.exit_code != HeldError.exit_code:
             raise
-        held = [manifest.hold_digest for manifest in rollbook.to_approve(day)]
+        held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
         run_job(day, approve=held, reason="the summer of a made-up school")
         err.print(f"{error.message} Approved.")
     err.print(f"synced {day}")

@@ -17,7 +17,7 @@ from rollbook.defs.partitions import IS_FRESH, PUBLISHED
 from rollbook.operations.data_quality import QUALITY_CHECKS, run_quality_checks
 from rollbook.operations.status import freshness, not_synced, open_holds
 from rollbook.store.checks import RULES
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 
@@ -51,7 +51,7 @@ def check_specs(days: dg.PartitionsDefinition[str]) -> Iterator[dg.AssetCheckSpe
         yield dg.AssetCheckSpec(c.name, asset=["history", c.table], description=c.sentence)
 
 
-def look(rollbook: WholeRollbook, days: Iterable[date], broken: Mapping[str, Sequence[str]] | None = None) -> Found:
+def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence[str]] | None = None) -> Found:
     """Look at the published file and at what was landed on these days.
 
     `broken` holds what stopped a next file, by rule: the published one follows all of Rollbook's own rules, or it would

@@ -20,7 +20,9 @@ from rollbook.landing.manifest import PARTS, Approval, Details, Manifest, TableC
 from rollbook.outputs.report import FILE
 from rollbook.source.pagination import Progress
 from rollbook.store.lake import DayRecord
-from rollbook.sync.whole import Backfilled, WholeRollbook, always, skipped_days, within_hold
+from rollbook.sync import approvals, past
+from rollbook.sync.past import Backfilled, always, skipped_days, within_hold
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS, TABLES
 
 # The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
@@ -77,7 +79,7 @@ class Options(dg.Config):
 
 
 def stages(
-    context: dg.AssetExecutionContext, options: Options, rollbook: WholeRollbook, days: Sequence[date], *, is_sync: bool
+    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
 ) -> Events:
     """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
 
@@ -91,7 +93,7 @@ def stages(
         landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync, blocked=blocked)
         decides, at_last = is_sync or bool(approvals), list[Event]()
         if not decides:
-            yield from _skipped(context, rollbook.backfilled(days, {}), len(days))
+            yield from _skipped(context, past.backfilled(rollbook, days, {}), len(days))
         raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
         staged = None
         if decides:
@@ -101,7 +103,7 @@ def stages(
             for reason in (manifest.reason for manifest, _ in decided if manifest.reason):
                 context.log.warning(reason)
         else:
-            done, staged = yield from _meanwhile(partial(rollbook.resnapshot, days), raw)
+            done, staged = yield from _meanwhile(partial(past.resnapshot, rollbook, days), raw)
             composed = done.rebuilt
             for each, held in done.held.items():
                 context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
@@ -121,7 +123,7 @@ def stages(
             changed = merged.counts
         else:
             confirm = always if options.confirm else within_hold
-            changed = rollbook.publish_staged(staged, confirm=confirm, full_refresh=options.force)
+            changed = past.publish_staged(rollbook, staged, confirm=confirm, full_refresh=options.force)
             at_last += snapshots
     yield from at_last
     counts = {c.table: _history(c) for c in changed}
@@ -141,7 +143,7 @@ def stages(
 def _landed(
     context: dg.AssetExecutionContext,
     options: Options,
-    rollbook: WholeRollbook,
+    rollbook: Rollbook,
     days: Sequence[date],
     *,
     is_sync: bool,
@@ -154,9 +156,9 @@ def _landed(
     if options.only and not options.approve:
         raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
     if options.approve:
-        held = {m.snapshot_date: m for m in rollbook.held_as_shown(options.approve, days)}
+        held = {m.snapshot_date: m for m in approvals.held_as_shown(rollbook, options.approve, days)}
         by = person or _asked_by(context)
-        return held, {day: rollbook.approval(m, options.only, options.reason, by) for day, m in held.items()}
+        return held, {day: approvals.approval(rollbook, m, options.only, options.reason, by) for day, m in held.items()}
     if fetches:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
         return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh, blocked=blocked)}, {}
@@ -170,7 +172,7 @@ def _asked_by(context: dg.AssetExecutionContext) -> str:
 
 
 def _snapshots(
-    rollbook: WholeRollbook, landed: Mapping[date, Manifest], approvals: Mapping[date, Approval]
+    rollbook: Rollbook, landed: Mapping[date, Manifest], approvals: Mapping[date, Approval]
 ) -> list[tuple[Manifest, DayRecord]]:
     """Decide on each landing, in the order of their days."""
     return [rollbook.snapshot(manifest, approvals.get(day)) for day, manifest in landed.items()]

@@ -60,7 +60,9 @@ from rollbook.source.fetch import utc_now, why_refused
 from rollbook.store.database import machine_errors
 from rollbook.store.fleet import FleetFile
 from rollbook.store.statements import statements
-from rollbook.sync.whole import WholeRollbook, always, within_hold
+from rollbook.sync import past
+from rollbook.sync.past import always, within_hold
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files, machine, pages
 from rollbook.util.text import count_of, naming, printable
 
@@ -467,7 +469,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     return found
 
 
-def sync(book: WholeRollbook, *, day: date | None, fresh: bool) -> NightOutcome:
+def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     """Sync a day. If it is already synced, only finish what a killed process left undone."""
     day = book.partition(day or book.today())
     with book.fetching() as blocked:
@@ -486,16 +488,16 @@ def sync(book: WholeRollbook, *, day: date | None, fresh: bool) -> NightOutcome:
     return done
 
 
-def backfill(book: WholeRollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
+def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
     """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
     try:
-        done = book.backfill(day, last, confirm=always if confirmed else within_hold)
+        done = past.backfill(book, day, last, confirm=always if confirmed else within_hold)
     except NothingLandedError as error:
         return NightOutcome(kind=NightKind.SKIPPED, at=book.clock(), message=error.message)
     return NightOutcome(kind=NightKind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
 
 
-def check(book: WholeRollbook) -> list[Finding]:
+def check(book: Rollbook) -> list[Finding]:
     """Check whether the institution could be synced here and now."""
     with machine_errors(book.warehouse.root):
         return [replace(f, says=naming(book.settings.institution, f.says)) for f in examine(book)]

@@ -20,8 +20,9 @@ from rollbook.store import schema
 from rollbook.store.database import connect, count, literal, names
 from rollbook.store.history.engine import History
 from rollbook.store.schema import TERMS, THRESHOLDS, VERSION
+from rollbook.sync import past
+from rollbook.sync.past import always, within_hold
 from rollbook.sync.rollbook import writer_lock
-from rollbook.sync.whole import always, within_hold
 from rollbook.util import files
 
 Work = Callable[[str], str]
@@ -128,7 +129,7 @@ def rebuild(text: str) -> str:
     """Rebuild an institution's warehouse from what was landed, as `rollbook rebuild` does, and publish it."""
     asked = msgspec.json.decode(text)
     try:
-        compose(restored(asked["settings"])).rebuild(confirm=always if asked["yes"] else within_hold)
+        past.rebuild(compose(restored(asked["settings"])), confirm=always if asked["yes"] else within_hold)
         done = Rebuilt()
     except RollbookError as error:
         done = Rebuilt(error.message, error.exit_code)

@@ -7,12 +7,14 @@ from datetime import date
 
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.sync import past
+from rollbook.sync.past import Confirm, within_hold
 from rollbook.sync.policy import counted
-from rollbook.sync.whole import Confirm, WholeRollbook, within_hold
+from rollbook.sync.rollbook import Rollbook
 
 
 def discard(
-    rollbook: WholeRollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
+    rollbook: Rollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
 ) -> Manifest:
     """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
 
@@ -29,12 +31,12 @@ def discard(
             raise ArgumentError(_no_such_landing(day, number, manifests))
         found = chosen[-1]
         left = [m for m in manifests if m.landing != found.landing]
-        rollbook.change_day(day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
+        past.change_day(rollbook, day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
         return found
 
 
 def undo_discard(
-    rollbook: WholeRollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
+    rollbook: Rollbook, day: date, number: int | None = None, *, confirm: Confirm = within_hold
 ) -> Manifest:
     """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises, and
     ArgumentError for a landing of another institution.
@@ -52,11 +54,11 @@ def undo_discard(
                 f" institution {bound}: it stays discarded, or two schools would be mixed"
             )
         back = sorted([*manifests, found], key=lambda m: m.landing)
-        rollbook.change_day(day, back, lambda: rollbook.raw.undo_discard(found, rollbook.clock()), confirm)
+        past.change_day(rollbook, day, back, lambda: rollbook.raw.undo_discard(found, rollbook.clock()), confirm)
         return found
 
 
-def _not_expired(rollbook: WholeRollbook, day: date) -> list[Manifest]:
+def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
     """The landings of a day. Raises ArgumentError when they have expired: the day can then no longer change."""
     if day in rollbook.landings.expired_days():
         raise ArgumentError(

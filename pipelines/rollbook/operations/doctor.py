@@ -28,7 +28,7 @@ from rollbook.source.envelope import institution, page_of
 from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
 from rollbook.store.database import machine_errors
 from rollbook.sync.policy import check_reject_rate
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS, WALKED
 from rollbook.util import machine
 from rollbook.util.text import count_of, listed
@@ -55,7 +55,7 @@ class Finding:
     says: str
 
 
-def examine(rollbook: WholeRollbook) -> Iterator[Finding]:
+def examine(rollbook: Rollbook) -> Iterator[Finding]:
     """Run all checks of a warehouse and its service. An error in one becomes its finding, and the others still run."""
     for what, check in CHECKS.items():
         try:
@@ -65,7 +65,7 @@ def examine(rollbook: WholeRollbook) -> Iterator[Finding]:
             yield Finding(what, Level.FAILED, error.message)
 
 
-def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
+def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
     settings, root = rollbook.settings, rollbook.warehouse.root
     keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
     says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
@@ -80,7 +80,7 @@ def _check_settings(rollbook: WholeRollbook) -> Iterator[Finding]:
         yield Finding("settings", Level.WARNING, f"{env} holds the key and others may read it: chmod 600 {env}")
 
 
-def _check_files(rollbook: WholeRollbook) -> Iterator[Finding]:
+def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
     root = rollbook.warehouse.root
     found = machine.existing(root)
     if not found.is_dir():
@@ -98,7 +98,7 @@ def _check_files(rollbook: WholeRollbook) -> Iterator[Finding]:
     yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
 
 
-def _check_warehouse(rollbook: WholeRollbook) -> Iterator[Finding]:
+def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
     """Report what is damaged, held, late or expired."""
     known = status.load_status(rollbook)
     for problem in known.problems:
@@ -122,7 +122,7 @@ def _check_warehouse(rollbook: WholeRollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, says)
 
 
-def _check_service(rollbook: WholeRollbook) -> Iterator[Finding]:
+def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
     settings = rollbook.settings
     retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
     with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
@@ -141,7 +141,7 @@ def _check_service(rollbook: WholeRollbook) -> Iterator[Finding]:
             yield Finding("service", Level.OK, says)
 
 
-def _check_disk_space(rollbook: WholeRollbook) -> Iterator[Finding]:
+def _check_disk_space(rollbook: Rollbook) -> Iterator[Finding]:
     night, root, size = status.last_night(rollbook), rollbook.warehouse.root, machine.in_bytes
     if night is None:
         yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
@@ -169,7 +169,7 @@ CHECKS = {
 }
 
 
-def _check_clock(theirs: datetime, now: datetime, rollbook: WholeRollbook) -> Finding:
+def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
     """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
 
     A difference is a warning, since a sync is labelled with the local date; it fails if the dates are further apart

@@ -21,14 +21,16 @@ from rollbook.landing.raw import RawStore
 from rollbook.store.database import machine_errors
 from rollbook.store.published import same_file
 from rollbook.store.warehouse import Warehouse
+from rollbook.sync import past
+from rollbook.sync.past import Backfilled, always
 from rollbook.sync.policy import spans
-from rollbook.sync.whole import Backfilled, WholeRollbook, always
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 from rollbook.views import catalog
 from rollbook.views.editable import TERMS, THRESHOLDS
 
 
-def rebuild_as_known_on(rollbook: WholeRollbook, day: date, out: Path) -> Backfilled:
+def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
     """Write the published file as it was at the end of a day (in ROLLBOOK_TIMEZONE), without its snapshots.
 
     It is built from `raw/` in a folder of its own in `build/`: the warehouse stays as it is, and may be synced at the
@@ -55,10 +57,10 @@ def rebuild_as_known_on(rollbook: WholeRollbook, day: date, out: Path) -> Backfi
         for landing in rollbook.raw.folders():
             _add_as_known(raw, landing, rollbook.raw, moment)
         settings, warehouse = rollbook.settings.model_copy(update={"keep_days": None}), Warehouse(folder)
-        beside = WholeRollbook(settings, clock=rollbook.clock, progress=rollbook.progress, warehouse=warehouse, raw=raw)
+        beside = Rollbook(settings, clock=rollbook.clock, progress=rollbook.progress, warehouse=warehouse, raw=raw)
         if not beside.landings.counted_days():
             raise ArgumentError(f"Nothing was known on {day}: no landing counted yet")
-        done = beside.rebuild(confirm=always)
+        done = past.rebuild(beside, confirm=always)
         with warehouse.finishing(warehouse.published) as con:
             catalog.create_snapshots(con, beside.lake, [])  # their files go with the folder
         if rollbook.raw.erasure_register.count != erasures:

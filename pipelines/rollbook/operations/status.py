@@ -27,7 +27,7 @@ from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import Settings
 from rollbook.store.published import KEPT
 from rollbook.sync.policy import open_hold
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, machine
 from rollbook.util.text import naming
 
@@ -125,7 +125,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def load_status(rollbook: WholeRollbook, dagster_home: Path | None = None) -> Status:
+def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
     settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
     readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
@@ -188,7 +188,7 @@ def _why_held(manifest: Manifest) -> str:
 
 
 def freshness(
-    rollbook: WholeRollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
+    rollbook: Rollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
 ) -> tuple[datetime, float | None]:
     """The last night that should have been synced, and how many seconds it is late (None: it was synced, and its
     landing is among those `shown` to readers).
@@ -220,7 +220,7 @@ def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choic
     return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=command)
 
 
-def _sizes(rollbook: WholeRollbook, dagster_home: Path | None) -> dict[str, int]:
+def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
     warehouse = rollbook.warehouse
     return {
         "published": machine.size(warehouse.published.resolve()),
@@ -233,7 +233,7 @@ def _sizes(rollbook: WholeRollbook, dagster_home: Path | None) -> dict[str, int]
     }
 
 
-def _pseudonymous(rollbook: WholeRollbook, problems: list[str]) -> PseudonymousFile | None:
+def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
     file = rollbook.listener(Pseudonymous)
     with _noted(problems):
         if (made := file.made_from()) is not None:
@@ -297,7 +297,7 @@ class Night:
         return max(GROWTH * self.lake, MIN_GROWTH)
 
 
-def last_night(rollbook: WholeRollbook) -> Night | None:
+def last_night(rollbook: Rollbook) -> Night | None:
     """The sizes of the newest landing that counts. None before the first sync."""
     newest = rollbook.newest()
     if newest is None:
@@ -309,7 +309,7 @@ def last_night(rollbook: WholeRollbook) -> Night | None:
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
 
 
-def predict(rollbook: WholeRollbook, night: Night, *, nights: int = YEAR) -> Capacity:
+def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity:
     """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
     keep = rollbook.settings.keep_days
     raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
@@ -326,14 +326,14 @@ def predict(rollbook: WholeRollbook, night: Night, *, nights: int = YEAR) -> Cap
     )
 
 
-def expiry(rollbook: WholeRollbook) -> tuple[list[date], int]:
+def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
     """The days that a sync or `rollbook prune` would delete now, and their bytes. Raises DamagedError."""
     days = rollbook.recovery.expirable(rollbook.settings.keep_days)
     roots = (rollbook.raw.root, *rollbook.lake.root.glob("*"))
     return days, sum(machine.size(root / f"snapshot_date={day}") for day in days for root in roots)
 
 
-def prune(rollbook: WholeRollbook) -> list[date]:
+def prune(rollbook: Rollbook) -> list[date]:
     """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
 
     The published views drop the days first, so that no view reads a deleted file.

@@ -37,7 +37,7 @@ from rollbook.store.database import connect, count
 from rollbook.store.statements import statements
 from rollbook.sync.erasures import Erasures
 from rollbook.sync.listeners import ErasureUnderWay, Listener
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS
 from rollbook.util import files
 
@@ -214,7 +214,7 @@ class Erasure(Listener):
             ).fetchall()
 
 
-def holdings(rollbook: WholeRollbook, student: int) -> Holdings:
+def holdings(rollbook: Rollbook, student: int) -> Holdings:
     """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
 
     Raises ArgumentError for an invalid id, and what recovery raises.
@@ -225,7 +225,7 @@ def holdings(rollbook: WholeRollbook, student: int) -> Holdings:
 
 
 def erase(
-    rollbook: WholeRollbook,
+    rollbook: Rollbook,
     student: int,
     *,
     reason: str,
@@ -277,7 +277,7 @@ def erase(
         return erasure.certificate
 
 
-def hold(rollbook: WholeRollbook, student: int, *, reason: str) -> None:
+def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
     """Put a student under a legal hold, until it is lifted. Raises ArgumentError for one who is erased already, or a
     reason that identifies the student.
     """
@@ -295,7 +295,7 @@ def hold(rollbook: WholeRollbook, student: int, *, reason: str) -> None:
         register.write(msgspec.structs.replace(content, holds=(*others, added)))
 
 
-def lift(rollbook: WholeRollbook, student: int) -> None:
+def lift(rollbook: Rollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check(student)
     register = rollbook.raw.erasure_register
@@ -308,7 +308,7 @@ def lift(rollbook: WholeRollbook, student: int) -> None:
         register.write(msgspec.structs.replace(content, holds=left))
 
 
-def readmit(rollbook: WholeRollbook, student: int) -> None:
+def readmit(rollbook: Rollbook, student: int) -> None:
     """Let a new person with an erased student's id in, from the next landing on; what was erased stays erased.
 
     Raises ArgumentError if no student with this id is kept out.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from filelock import Timeout
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
 
 log = logging.getLogger(__name__)
+
+L = TypeVar("L", bound=Listener)
 
 # How long a second writer waits for the lock.
 WAIT_SECONDS = 900.0
@@ -538,6 +541,19 @@ class Rollbook:
         """The warehouse's institution, from its first counted landing (G11); None before it."""
         school_id = self.raw.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
+
+    def listener(self, kind: type[L]) -> L:
+        """The listener of a class."""
+        return next(each for each in self.listeners if isinstance(each, kind))
+
+    def clear(self) -> None:
+        """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
+        for made in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
+            shutil.rmtree(made, ignore_errors=True)
+        for file in (self.warehouse.published, self.warehouse.next):
+            file.unlink(missing_ok=True)
+        self.warehouse.pseudonymous.clear()
+        self.warehouse.prepare()
 
 
 @contextmanager

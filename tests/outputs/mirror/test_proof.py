@@ -17,7 +17,7 @@ from rollbook.operations.doctor import examine
 from rollbook.operations.status import load_status
 from rollbook.outputs.mirror import mirror
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.sync.whole import always
+from rollbook.sync.past import always
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing

@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from rollbook.sync import past
 from rollbook.tables import TABLES
 from tests.support.warehouses.fortnight import rollbook
 
@@ -45,9 +46,9 @@ class Job:
         if self.what == "sync":
             book.sync(self.first)
         elif self.what == "backfill":
-            book.backfill(self.first, self.last)
+            past.backfill(book, self.first, self.last)
         else:
-            book.rebuild()
+            past.rebuild(book)
 
 
 def start(job: Job, *, die_at: int | None = None) -> BaseProcess:

@@ -21,7 +21,7 @@ from rollbook.compose import compose
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.settings import load
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.reading import rows as rows
@@ -44,7 +44,7 @@ def noon(day: date) -> datetime:
 
 def rollbook(
     warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
-) -> WholeRollbook:
+) -> Rollbook:
     """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))

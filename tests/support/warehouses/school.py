@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from rollbook.compose import compose
 from rollbook.settings import load
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from tests.support.reading import rows
 from tests.support.wire.service import Sandbox
 
@@ -42,7 +42,7 @@ class School:
         """The published file."""
         return self.warehouse / "rollbook.duckdb"
 
-    def rollbook(self, today: date = LAST, **over: Any) -> WholeRollbook:
+    def rollbook(self, today: date = LAST, **over: Any) -> Rollbook:
         """The warehouse, at a quarter past two of a night."""
         base_url = self.sandbox.url if self.sandbox else "http://127.0.0.1:9"
         given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 
 from rollbook.outputs.mirror.mirror import restore
 from rollbook.settings import ROOT
+from rollbook.sync import past
 from tests.support.nights import House
 from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments
@@ -73,7 +74,7 @@ def restored(house: House, into: Path) -> House:
     restore(house.over["lake"], "", into)
     again = House(into, house.service, lake="")
     again.now = house.now
-    again.rollbook().rebuild()
+    past.rebuild(again.rollbook())
     return again
 
 

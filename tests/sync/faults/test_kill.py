@@ -16,7 +16,8 @@ import pytest
 from filelock import FileLock
 
 from rollbook.sandbox import Sandbox
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
@@ -102,7 +103,7 @@ def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_
     for made in ("raw", "snapshots/*"):
         for found in victim.glob(f"{made}/snapshot_date={last}"):
             shutil.rmtree(found)
-    rollbook(victim, today=FIRST).rebuild(confirm=always, accept_loss=True)
+    past.rebuild(rollbook(victim, today=FIRST), confirm=always, accept_loss=True)
     for step in range(1, MAX_STEPS):
         killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)

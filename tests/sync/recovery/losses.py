@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import duckdb
 
+from rollbook.operations.restore import restore
 from tests.support.nights import House
 from tests.support.records import student, students
 
@@ -33,7 +34,7 @@ def make_a_folder_of_it(house: House) -> None:
 
 
 def restore_the_first_night(house: House) -> None:
-    house.rollbook().restore(house.rollbook().warehouse.kept()[-1])
+    restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
 
 
 def change_rows(house: House) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rollbook.errors import ExpiredError
 from rollbook.operations.status import prune as prune_now
 from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.sync import past
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.reading import rows
 from tests.support.records import Records, classes, student
@@ -67,10 +68,10 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert [m.verdict for m in house.landings(night(7))] == [None]
     assert not house.published.exists()
     with pytest.raises(ExpiredError):
-        house.rollbook().rebuild()
+        past.rebuild(house.rollbook())
     with pytest.raises(ExpiredError):
-        house.rollbook().backfill(night(4), night(6))
-    done = house.rollbook().rebuild(accept_loss=True)
+        past.backfill(house.rollbook(), night(4), night(6))
+    done = past.rebuild(house.rollbook(), accept_loss=True)
     assert list(done.rebuilt) == [night(4), night(5), night(6)]
     left = Expected()
     for number in (4, 5, 6):

@@ -12,7 +12,8 @@ import pytest
 from rollbook.errors import HeldError, LostError
 from rollbook.operations.status import load_status
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 from tests.sync.recovery.losses import LISTED, delete
@@ -59,7 +60,7 @@ def test_a_landing_that_is_missing_beside_another_of_its_day_is_named(house: Hou
     with pytest.raises(LostError, match=f"{night(4)}"):
         house.at(5).sync()
     with pytest.raises(LostError):
-        house.rollbook().rebuild(confirm=always)
+        past.rebuild(house.rollbook(), confirm=always)
     assert house.state() == before
     restore()
     house.sync()
@@ -130,7 +131,7 @@ def test_days_that_are_given_up_are_forgotten(house: House) -> None:
     with pytest.raises(LostError):
         house.sync()
     assert "raw/ lacks" in " ".join(load_status(house.rollbook()).problems)
-    house.rollbook().rebuild(accept_loss=True)
+    past.rebuild(house.rollbook(), accept_loss=True)
     assert house.query("SELECT snapshot_date FROM spans.days ORDER BY 1") == [(night(n),) for n in (1, 3, 4)]
     warehouse = house.rollbook().warehouse
     assert all((night(2), 1) not in warehouse.recorded(path) for path in warehouse.kept()), "it would come up again"

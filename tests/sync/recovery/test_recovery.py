@@ -17,7 +17,8 @@ from rollbook.errors import (
 )
 from rollbook.flatten import rows
 from rollbook.landing.manifest import Verdict
-from rollbook.sync.whole import always
+from rollbook.sync import past
+from rollbook.sync.past import always
 from rollbook.tables import TABLES
 from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, students
@@ -125,11 +126,11 @@ def test_a_rebuild_that_would_lose_many_rows_asks_first(house: House, expected: 
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(4)}")
     before = house.state()
     with pytest.raises(HeldError, match="59 of 120 rows of students would be removed") as held:
-        house.rollbook().rebuild(accept_loss=True)
+        past.rebuild(house.rollbook(), accept_loss=True)
     assert held.value.exit_code == 3
     assert "--yes" in held.value.message
     assert house.state() == before
-    house.rollbook().rebuild(accept_loss=True, confirm=always)
+    past.rebuild(house.rollbook(), accept_loss=True, confirm=always)
     assert house.tables() == expected.tables()
 
 
@@ -138,12 +139,12 @@ def test_a_rebuild_needs_no_published_file_and_still_asks(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     loss(house)
-    house.rollbook().rebuild()
+    past.rebuild(house.rollbook())
     assert house.tables() == expected.tables()
     loss(house)
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
     with pytest.raises(LostError, match=f"raw/ lacks 1 landing .*: {night(1)}"):
-        house.rollbook().rebuild()
+        past.rebuild(house.rollbook())
 
 
 @contextmanager

@@ -48,8 +48,10 @@ from rollbook.store import checks
 from rollbook.store.database import connect, count, literal, names
 from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
+from rollbook.sync import past
 from rollbook.sync.listeners import Listener
-from rollbook.sync.whole import WholeRollbook, always
+from rollbook.sync.past import always
+from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
 from rollbook.util.machine import in_bytes
@@ -580,14 +582,14 @@ def prove(settings: Settings, progress: Progress) -> None:
     with files.aside(ours.build) as folder:
         restore(settings.lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy")
-        beside = WholeRollbook(
+        beside = Rollbook(
             settings.model_copy(update={"keep_days": None}),
             progress=progress,
             warehouse=theirs,
             raw=RawStore(theirs.root / "raw"),
         )
         expired = beside.landings.expired_days()
-        beside.rebuild(confirm=always, accept_loss=bool(expired))
+        past.rebuild(beside, confirm=always, accept_loss=bool(expired))
         found = [*_differing(ours, theirs, in_lake=bool(expired))]
         for file in (ours.published, *ours.kept()) if expired else ():
             found += _faults(ours, file)

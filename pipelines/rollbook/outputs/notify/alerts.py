@@ -26,7 +26,7 @@ from rollbook.export.query import run_query
 from rollbook.landing import formats
 from rollbook.outputs.notify.channels import send
 from rollbook.source.fetch import utc_now
-from rollbook.sync.whole import WholeRollbook
+from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, files
 from rollbook.util.text import count_of, listed, naming
 
@@ -97,7 +97,7 @@ class Alerts:
     # The state that could not be written, kept for this process: the alert may be about a full disk.
     _unwritten: ClassVar[dict[Path, State]] = {}
 
-    def __init__(self, rollbook: WholeRollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
         self.rollbook = rollbook
         self.settings = rollbook.settings
         self.clock = clock

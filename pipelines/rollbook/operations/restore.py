@@ -1,0 +1,20 @@
+"""Publishes an earlier file again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rollbook.sync.rollbook import Rollbook
+from rollbook.views import catalog
+
+
+def restore(rollbook: Rollbook, kept: Path) -> None:
+    """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
+    with rollbook.writer(recover=False):
+        merged = rollbook.warehouse.merged_days(kept)
+        shown = [
+            record for day, record in rollbook.lake.days().items() if day in merged
+        ]  # without days that have expired from the lake
+        rollbook.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, rollbook.lake, shown))
+        rollbook.tell(lambda listener: listener.began(rollbook.clock()))
+        rollbook.tell(lambda listener: listener.published(rollbook.clock()))

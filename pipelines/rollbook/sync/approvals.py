@@ -1,0 +1,91 @@
+"""Approvals: a held landing, or parts of it, is merged without another fetch (G3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import date
+
+from rollbook.errors import ArgumentError
+from rollbook.landing.manifest import PARTS, Approval, Manifest
+from rollbook.sync.rollbook import Rollbook, Synced
+from rollbook.util import machine
+
+
+def approve(
+    rollbook: Rollbook,
+    day: date | None = None,
+    *,
+    every_day: bool = False,
+    only: Collection[str] = (),
+    reason: str = "",
+    shown: Sequence[Manifest] = (),
+) -> Synced:
+    """Merge and publish a day's held landing (default: the newest), or those of every held day in their order, or
+    `only` parts of them, without a fetch (G3).
+
+    The landings are those that are held when this is called, or that a person was `shown`, not those that a sync holds
+    meanwhile. The `reason` is kept with them. Returns the newest day's result. Raises ArgumentError.
+    """
+    shown = shown or to_approve(rollbook, day, every_day=every_day)
+    with rollbook.writer():
+        held = held_as_shown(rollbook, [each.hold_digest for each in shown])
+        *_, (manifest, record) = [rollbook.snapshot(each, approval(rollbook, each, only, reason)) for each in held]
+        merged = rollbook.merge()
+        rollbook.publish(merged)
+    rollbook.check_listeners()
+    return Synced(manifest, record, merged.counts)
+
+
+def approval(
+    rollbook: Rollbook, held: Manifest, only: Collection[str] = (), reason: str = "", by: str = ""
+) -> Approval:
+    """The approval of a held landing, or of `only` these parts, `by` somebody (default: the person who runs this).
+    With the last part, all of it is approved.
+
+    Raises ArgumentError for parts that there are not, and for a reason that holds a secret.
+    """
+    rollbook.settings.check_words(reason)
+    if not {*only} <= {*PARTS}:
+        raise ArgumentError(f"Parts of what was held are {', '.join(PARTS)}: choose from them")
+    is_whole = held.parts.union(only) == {*PARTS}
+    return Approval(
+        by=by or machine.person(),
+        approved_at=rollbook.clock(),
+        reason=reason,
+        parts=() if is_whole else tuple(sorted({*only})),
+        held=held.reason,
+        held_at=held.judged_at or held.finished_at,
+        counts=held.counts,
+    )
+
+
+def to_approve(rollbook: Rollbook, day: date | None = None, *, every_day: bool = False) -> list[Manifest]:
+    """The held landings that an approval merges, in the order of their days: a day's (default: the newest held
+    day's), or those of every day.
+
+    Raises ArgumentError if nothing is held.
+    """
+    days = rollbook.raw.days() if day is None else [day]
+    found = [held for each in days if (held := rollbook.landings.held(each)) is not None]
+    if not found:
+        of = f"on {day}" if day else "on any day"
+        raise ArgumentError(
+            f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
+        )
+    return found if every_day else found[-1:]
+
+
+def held_as_shown(rollbook: Rollbook, digests: Collection[str], days: Collection[date] | None = None) -> list[Manifest]:
+    """The held landings of these days (default: of any) with these digests, in the order of their days. Requires
+    the writer lock: while an approval waits for it, another sync may hold or merge something else.
+
+    Raises ArgumentError unless each of them is still held as a person was shown.
+    """
+    held = [each for day in rollbook.raw.days() if (each := rollbook.landings.held(day)) is not None]
+    found = [m for m in held if m.hold_digest in digests and (days is None or m.snapshot_date in days)]
+    if not digests or len(found) < len({*digests}):
+        raise ArgumentError(
+            "An approval names held landings by their digests, and what was named is not held now, or would change"
+            " something else: look at `rollbook status`, then approve what it shows. Nothing was merged"
+        )
+    return found

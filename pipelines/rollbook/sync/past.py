@@ -1,0 +1,212 @@
+"""Past days made again from what was landed: a backfill, a rebuild, a day whose landings change (G8).
+
+Days are made again in a lake of their own until what would be removed is confirmed. Verdicts stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from enum import StrEnum
+
+from rollbook.errors import ArgumentError, NotConfirmedError, NothingLandedError
+from rollbook.landing.manifest import Hold, Manifest, TableCounts, Verdict
+from rollbook.store.lake import DayRecord, StagedLake
+from rollbook.sync.policy import change_guard, counted, spans
+from rollbook.sync.rollbook import Rollbook
+
+# Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
+Confirm = Callable[[Hold], bool]
+
+
+def within_hold(asked: Hold) -> bool:
+    """Confirm a change that removes no more than a normal night may."""
+    return not asked.reason
+
+
+def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
+    """Confirm every change."""
+    return True
+
+
+class Skip(StrEnum):
+    """Reasons for skipping a day in a backfill, short enough for a list."""
+
+    EXPIRED = "expired"
+    HELD = "held"
+    FAILED = "its syncs failed"
+    NEVER = "nothing was landed"
+
+
+# Reasons why a day cannot be rebuilt, and what to do.
+_SAID = {
+    Skip.EXPIRED: "what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said",
+    Skip.HELD: "what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it",
+    Skip.FAILED: "nothing that counts was landed on {day} (its syncs failed), and the service keeps no history",
+    Skip.NEVER: "nothing was landed on {day}, and the service keeps no history",
+}
+
+
+def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
+    """The reason why a day without a landing that counts cannot be rebuilt."""
+    if not manifests and day in expired:
+        return Skip.EXPIRED
+    if any(m.verdict is Verdict.HELD for m in manifests):
+        return Skip.HELD
+    return Skip.FAILED if manifests else Skip.NEVER
+
+
+def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
+    """One line: how many of the `asked` days are skipped, which, and why."""
+    told = [
+        f"{spans([day for day, why in days.items() if why is reason])} ({reason})"
+        for reason in dict.fromkeys(days.values())
+    ]
+    return f"{len(days)} of {asked} {'day' if asked == 1 else 'days'}" + (f": {'; '.join(told)}" if told else "")
+
+
+@dataclass
+class Backfilled:
+    """The result for each day of a backfill: rebuilt, or why it was skipped, in a word and in a sentence."""
+
+    rebuilt: dict[date, DayRecord] = field(default_factory=dict)
+    why: dict[date, Skip] = field(default_factory=dict)
+    skipped: dict[date, str] = field(default_factory=dict)
+    held: dict[date, list[int]] = field(default_factory=dict)
+    counts: tuple[TableCounts, ...] = ()
+
+    def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
+        """Record a day's held landings, or why it is skipped. Returns its landings that count."""
+        landings = counted(manifests)
+        held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
+        if held:
+            self.held[day] = held
+        if not landings:
+            self.why[day] = why_skipped(day, manifests, expired)
+            self.skipped[day] = _SAID[self.why[day]].format(day=day)
+        return landings
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """The days of a range, both ends included. Raises ArgumentError if it ends before it begins."""
+    if last < first:
+        raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
+    """Flatten the landed days of a range again from raw/, merge them, publish once (G8).
+
+    Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; HeldError if a
+    table would lose more than the hold allows and that is not confirmed. Nothing changes then.
+    """
+    days = days_between(first, last)
+    with rollbook.writer():
+        done, staged = resnapshot(rollbook, days)
+        if not done.rebuilt:
+            raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
+        done.counts = publish_staged(rollbook, staged, confirm=confirm)
+        return done
+
+
+def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
+    """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
+
+    With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
+    it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
+    """
+    with rollbook.writer(recover=False):
+        expired, lost = rollbook.landings.expired_days(), rollbook.recovery.missing() if accept_loss else []
+        if not accept_loss:
+            rollbook.recovery.refuse_to_lose()
+            rollbook.recovery.check_raw()
+        undecided = rollbook.landings.undecided()
+        done, staged = resnapshot(rollbook, rollbook.raw.days())
+        if not (done.rebuilt or (accept_loss and undecided)):
+            raise NothingLandedError(
+                f"{rollbook.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
+                " from a backup. Everything else was left as it is"
+            )
+        staged.hide(d for d in rollbook.lake.days() if d not in done.rebuilt)
+        merged = rollbook.merge_into(None, lake=staged, full_refresh=True)
+        done.counts = merged.counts
+        confirm_loss(rollbook, confirm)
+        if expired:
+            rollbook.raw.forget_expired(expired)
+        staged.move_in()
+        rollbook.publish(merged)
+        if lost:  # an older file would bring the loss up again
+            rollbook.warehouse.versions.retire(leaving=0)
+        rollbook.decide(undecided)
+        return done
+
+
+def change_day(
+    rollbook: Rollbook, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
+) -> None:
+    """Make a day from these landings, if that is confirmed; `change` then applies it to `raw/`."""
+    landings = counted(manifests)
+    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    if landings:
+        rollbook.composer.recompose(landings, staged)
+    else:
+        staged.hide([day])
+    without = frozenset[date]() if landings else frozenset({day})
+    rollbook.merge_into(rollbook.recovery.published(), lake=staged, without=without)
+    confirm_loss(rollbook, confirm)
+    rollbook.warehouse.drop_next()
+    change()
+    rollbook.recover()  # as the next writer would after a kill at this point
+
+
+def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, StagedLake]:
+    """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
+    done, expired_days, asked = Backfilled(), rollbook.raw.expired(), list(days)
+    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    for number, day in enumerate(asked, start=1):
+        counted = done.add_day(day, rollbook.raw.manifests(day), expired_days)
+        if counted:
+            done.rebuilt[day] = rollbook.composer.recompose(counted, staged)
+        rollbook.progress("days", number, len(asked))
+    return done, staged
+
+
+def publish_staged(
+    rollbook: Rollbook, staged: StagedLake, *, confirm: Confirm, full_refresh: bool = False
+) -> tuple[TableCounts, ...]:
+    """Merge recomposed days, move them into the lake and publish them. Returns the changes per current table.
+
+    Raises HeldError if they remove more than the hold allows and that is not confirmed; nothing changes then.
+    """
+    if full_refresh:
+        rollbook.recovery.refuse_to_lose()
+    base = None if full_refresh else rollbook.recovery.published()
+    merged = rollbook.merge_into(base, lake=staged, full_refresh=full_refresh)
+    confirm_loss(rollbook, confirm)
+    staged.move_in()
+    rollbook.publish(merged)
+    return merged.counts
+
+
+def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:
+    """Ask whether the next file may be published. Raises NotConfirmedError if not."""
+    counts, most = rollbook.recovery.lost(), rollbook.settings.hold_removed_percent
+    asked = Hold(reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts)
+    if not confirm(asked):
+        rollbook.warehouse.drop_next()
+        raise NotConfirmedError(
+            f"Held: {asked.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
+            " with --yes (in the UI: with `confirm: true` in the launchpad)",
+            asked,
+        )
+
+
+def backfilled(rollbook: Rollbook, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
+    """The result of a backfill of these days: the new snapshots, and the skipped days with the reason."""
+    done = Backfilled()
+    for day in days:
+        done.add_day(day, rollbook.raw.manifests(day), rollbook.raw.expired())
+        if day not in done.skipped and day in lake:
+            done.rebuilt[day] = lake[day]
+    return done
