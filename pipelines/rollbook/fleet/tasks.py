@@ -17,7 +17,7 @@ from rollbook.compose import compose
 from rollbook.errors import RollbookError, SettingError
 from rollbook.settings import DUCKDB, Settings, restored
 from rollbook.store import schema
-from rollbook.store.database import connect, count, literal, names
+from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History
 from rollbook.store.schema import TERMS, THRESHOLDS, VERSION
 from rollbook.sync import past
@@ -117,11 +117,8 @@ def _differences(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, int]]:
             continue
         full = f"{relation.schema}.{relation.name}"
         mine, theirs = (f"SELECT {names(relation.columns)} FROM {of}{full}" for of in ("", "published."))
-        lacking, surplus = (
-            count(con, f"SELECT COUNT(*) FROM ({a} EXCEPT ALL {b})") for a, b in ((mine, theirs), (theirs, mine))
-        )
-        if lacking or surplus:
-            found[full.removeprefix("main.")] = lacking, surplus
+        if any(numbers := differences(con, mine, theirs)):
+            found[full.removeprefix("main.")] = numbers
     return found
 
 

@@ -145,6 +145,13 @@ def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, o
     return int(row[0]) if row else 0
 
 
+def differences(con: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple[int, int]:
+    """How many rows of a query another query lacks, and how many more it has; a row that comes twice counts twice."""
+    pairs = ((ours, theirs), (theirs, ours))
+    lacking, surplus = (count(con, f"SELECT COUNT(*) FROM (({a}) EXCEPT ALL ({b}))") for a, b in pairs)
+    return lacking, surplus
+
+
 @contextmanager
 def transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Run the block in one transaction."""

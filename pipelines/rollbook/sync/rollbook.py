@@ -1,4 +1,4 @@
-"""One institution's warehouse, and the stages of a night as plain calls. Operators' commands are in `whole`."""
+"""One institution's warehouse, and the stages of a night as plain calls. Operators' work: `approvals` and `past`."""
 
 from __future__ import annotations
 

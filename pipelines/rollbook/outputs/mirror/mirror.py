@@ -45,7 +45,7 @@ from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
 from rollbook.settings import Settings
 from rollbook.store import checks
-from rollbook.store.database import connect, count, literal, names
+from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.sync import past
@@ -615,10 +615,8 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
         for name, warehouse in {"ours": ours, "theirs": theirs}.items():
             con.execute(f"ATTACH {literal(warehouse.published)} AS {name} (READ_ONLY)")
         for name, (a, b) in pairs.items():
-            differing = f"({a}) EXCEPT ALL ({b})"
-            if name not in EXPIRING:
-                differing = f"({differing}) UNION ALL (({b}) EXCEPT ALL ({a}))"
-            if number := count(con, f"SELECT COUNT(*) FROM ({differing})"):
+            lacking, surplus = differences(con, a, b)
+            if number := lacking + (0 if name in EXPIRING else surplus):
                 yield f"{number:,} rows of {name}"
 
 
