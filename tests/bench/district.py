@@ -9,7 +9,7 @@ import sys
 from datetime import date
 from functools import partial
 
-from rollbook.sandbox import Institution, Sandbox
+from rollbook.sandbox import MadeUpInstitution, Sandbox
 from tests.support.wire.service import Asked, Reply, Server
 
 # Schools are made up of so many different ones; the others are the same under another key and id.
@@ -26,7 +26,7 @@ def key_of(number: int) -> str:
 def main() -> None:
     """Serve until the input ends."""
     count, students, day = int(sys.argv[1]), int(sys.argv[2]), date.fromisoformat(sys.argv[3])
-    made = [Institution(students, seed) for seed in range(1, DIFFERENT + 1)]
+    made = [MadeUpInstitution(students, seed) for seed in range(1, DIFFERENT + 1)]
     schools = {}
     for n in range(1, count + 1):
         about = {"id": n, "name": f"School {n}", "key": f"school-{n}"}

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 import pytest
 
 from rollbook.errors import HeldError
-from rollbook.sandbox import Institution
+from rollbook.sandbox import MadeUpInstitution
 from rollbook.sandbox.institution import is_holiday
 from tests.campaign.wire import in_process
 from tests.support.nights import FIRST, Expected, House, folder
@@ -30,7 +30,7 @@ HELD = {
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("students", [60])
 def test_a_year_holds_the_nights_that_a_person_would_hold(students: int) -> None:
-    school, service, expected = Institution(students), Service(), Expected()
+    school, service, expected = MadeUpInstitution(students), Service(), Expected()
     held: dict[date, str] = {}
     with folder() as made, in_process(service):
         house = House(made / "w", service, first_date=BEGINS)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 import pytest
 
 from rollbook.fleet.nights import alerts_of
-from rollbook.outputs.notify.alerts import BATCH_DELAY, Alerts, Kind, Outcome, deliver
+from rollbook.outputs.notify.alerts import BATCH_DELAY, AlertKind, Alerts, Outcome, deliver
 from tests.support.nights import night
 from tests.support.processes.clocks import At
 from tests.support.warehouses.district import District, new_district
@@ -82,8 +82,8 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
     alerts = alerts_of_both()
     for name, of_one in alerts.items():
         message = f"The service gave no answer. Run `rollbook --institution {name} sync`"
-        of_one.report(Outcome(f"{name} 1", Kind.FAILED, night(1), message))
-    alerts["ash"].report(Outcome("ash 2", Kind.HELD, night(1), "1 of 3 rows would be removed"))
+        of_one.report(Outcome(f"{name} 1", AlertKind.FAILED, night(1), message))
+    alerts["ash"].report(Outcome("ash 2", AlertKind.HELD, night(1), "1 of 3 rows would be removed"))
     deliver(alerts)
     deliver(alerts)
     assert [text.splitlines() for text in hook.texts] == [
@@ -104,10 +104,10 @@ def test_they_wait_for_each_other_and_what_was_not_delivered_is_sent_later_and_n
 ) -> None:
     now = datetime.now(UTC)
     alerts = alerts_of_both(lambda: now)
-    alerts["ash"].report(Outcome("1", Kind.FAILED, night(1), "It failed"))
+    alerts["ash"].report(Outcome("1", AlertKind.FAILED, night(1), "It failed"))
     deliver(alerts, wait=True)
     now += BATCH_DELAY - timedelta(seconds=1)
-    alerts["birch"].report(Outcome("2", Kind.FAILED, night(1), "It failed"))
+    alerts["birch"].report(Outcome("2", AlertKind.FAILED, night(1), "It failed"))
     deliver(alerts, wait=True)
     assert hook.requests == []
     now += timedelta(seconds=1)

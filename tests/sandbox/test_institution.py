@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.sandbox import Day, Institution
+from rollbook.sandbox import Day, MadeUpInstitution
 from rollbook.sandbox.institution import is_holiday, terms
 from tests.support.nights import SET_OF, class_rows, student_rows
 from tests.support.tiers import daily, slow
@@ -78,14 +78,14 @@ NULL = {
 NULL_OF_CLASS = {"assignment_activity.first_assignment_date", "assignment_activity.last_assignment_date"}
 
 
-def played(institution: Institution, end: date, count: int) -> list[Day]:
+def played(institution: MadeUpInstitution, end: date, count: int) -> list[Day]:
     """The `count` days that end with `end`, oldest first."""
     return [institution.on(end - timedelta(days=back)) for back in reversed(range(count))]
 
 
 @pytest.fixture(scope="module")
 def fortnight() -> list[Day]:
-    return played(Institution(500), FRIDAY, 14)
+    return played(MadeUpInstitution(500), FRIDAY, 14)
 
 
 def departures(value: Any, shape: Any, path: str = "") -> set[str]:
@@ -126,9 +126,9 @@ def test_the_lists_are_in_order_and_nobody_takes_over_anothers_address(fortnight
 
 def test_the_same_seed_and_day_are_the_same_in_any_order_and_another_seed_is_another_school() -> None:
     days = [FRIDAY, date(2025, 2, 1), FRIDAY - timedelta(days=1)]
-    forwards, backwards = Institution(60, seed=7), Institution(60, seed=7)
+    forwards, backwards = MadeUpInstitution(60, seed=7), MadeUpInstitution(60, seed=7)
     assert [forwards.on(day) for day in days] == [backwards.on(day) for day in reversed(days)][::-1]
-    assert Institution(60, seed=8).on(FRIDAY) != forwards.on(FRIDAY)
+    assert MadeUpInstitution(60, seed=8).on(FRIDAY) != forwards.on(FRIDAY)
 
 
 def happenings(before: Day, after: Day) -> set[str]:
@@ -176,7 +176,7 @@ ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(2026, 8, 
 @pytest.mark.parametrize("end", daily(ENDS, ENDS[0]))
 def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_ends_on(end: date) -> None:
     """The demo plays the fortnight that ends today, on any today."""
-    days = played(Institution(500), end, 13 + 21)
+    days = played(MadeUpInstitution(500), end, 13 + 21)
     every_night = [happenings(*night) for night in pairwise(days)]
     listed = [{each["id"] for each in day.students} for day in days]
     must_happen = MUST_HAPPEN | (set() if is_holiday(end) else IN_TERM)
@@ -188,7 +188,7 @@ def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_end
 
 
 def test_completed_work_falls_only_when_a_school_year_begins() -> None:
-    year = played(Institution(120), date(2027, 8, 22), 364)[::7]
+    year = played(MadeUpInstitution(120), date(2027, 8, 22), 364)[::7]
     counted = [
         {
             each["id"]: (each["summary"], each["activity_tracking"])
@@ -232,7 +232,7 @@ MASS_CHANGES = [date(2026, 7, 13), date(2026, 8, 24), date(2026, 9, 14)]
 @pytest.mark.parametrize("seed", daily([1, 2], 1))
 def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: int, seed: int) -> None:
     """With a margin within what Rollbook holds."""
-    institution, found = Institution(students, seed=seed), []
+    institution, found = MadeUpInstitution(students, seed=seed), []
     days = played(institution, date(2026, 12, 31), nights + 1)
     for before, after in pairwise(days):
         old, new = tables_of(before), tables_of(after)
@@ -246,7 +246,7 @@ def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: in
 
 
 def test_on_a_school_day_nearly_everybody_works_at_a_weekend_a_few_and_nobody_in_the_holidays() -> None:
-    institution = Institution(500)
+    institution = MadeUpInstitution(500)
 
     def share(day: date) -> float:
         """Of those who are listed on both days, how many have another summary."""
@@ -265,7 +265,7 @@ def test_on_a_school_day_nearly_everybody_works_at_a_weekend_a_few_and_nobody_in
 
 
 def test_a_fifth_leaves_in_july_and_all_classes_are_other_ones_in_august() -> None:
-    july, august, september = (Institution(500).on(day) for day in (date(2026, 7, 12), *MASS_CHANGES[1:]))
+    july, august, september = (MadeUpInstitution(500).on(day) for day in (date(2026, 7, 12), *MASS_CHANGES[1:]))
     left = {each["id"] for each in july.students} - {each["id"] for each in august.students}
     assert 95 <= len(left) <= 125
     assert 480 <= len(august.students) <= 520
@@ -284,7 +284,7 @@ def test_over_a_year_some_get_another_id_and_some_the_id_of_another() -> None:
     ids: dict[str, set[int]] = {}
     people: dict[int, set[str]] = {}
     names: dict[str, set[str]] = {}
-    for day in played(Institution(500), FRIDAY, 364)[::3]:
+    for day in played(MadeUpInstitution(500), FRIDAY, 364)[::3]:
         for each in day.students:
             ids.setdefault(each["reference_id"], set()).add(each["id"])
             people.setdefault(each["id"], set()).add(each["reference_id"])
@@ -297,10 +297,10 @@ def test_over_a_year_some_get_another_id_and_some_the_id_of_another() -> None:
 
 
 def test_the_best_have_extra_credit_and_a_picture_has_another_signature_each_day() -> None:
-    scores = [each["summary"]["average_score"] or 0 for each in Institution(500).on(FRIDAY).students]
+    scores = [each["summary"]["average_score"] or 0 for each in MadeUpInstitution(500).on(FRIDAY).students]
     assert 100 < max(scores) < 115
     assert sum(score > 100 for score in scores) < 20
-    today, before = (Institution(60).on(day).students for day in (FRIDAY, FRIDAY - timedelta(days=1)))
+    today, before = (MadeUpInstitution(60).on(day).students for day in (FRIDAY, FRIDAY - timedelta(days=1)))
     pictures = {each["id"]: each.get("profile_image") for each in before}
     assert all(each["profile_image"] != pictures.get(each["id"]) for each in today if "profile_image" in each)
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from rollbook.errors import ArgumentError
-from rollbook.sandbox import Institution, Sandbox, Service, school_of
+from rollbook.sandbox import MadeUpInstitution, Sandbox, Service, school_of
 from tests.support.processes.commands import COMMAND
 
 DAY = date(2026, 11, 20)
@@ -59,13 +59,13 @@ def test_auth_says_whose_the_key_is_and_which_day_is_played(client: httpx.Client
     assert timestamp.date() == DAY
     sandbox.day = DAY + timedelta(days=1)
     assert client.get("/auth").json()["data"]["timestamp"][:10] == str(sandbox.day)
-    assert client.get("/students").json()["data"] == Institution(330, 3).on(sandbox.day).students[:50]
+    assert client.get("/students").json()["data"] == MadeUpInstitution(330, 3).on(sandbox.day).students[:50]
     sandbox.day = DAY
 
 
 @pytest.mark.parametrize("limit", [7, 50, 100])
 def test_a_walk_over_either_list_gives_every_record_once_and_in_order(client: httpx.Client, limit: int) -> None:
-    played = Institution(330, seed=3).on(DAY)
+    played = MadeUpInstitution(330, seed=3).on(DAY)
     assert walk(client, "/students", {}, limit) == played.students
     assert walk(client, "/classes", {}, limit) == played.classes
     assert client.get("/students", params={"page": 10**17}).json()["data"] == []

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rollbook.source.envelope import (
-    Institution,
+    KeyOwner,
     Page,
     detail,
     institution,
@@ -134,7 +134,7 @@ def test_a_page_that_can_be_read_in_one_way_only_is_read_so(body: bytes) -> None
 
 def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
     there = datetime(2026, 11, 20, 2, 15)  # noqa: DTZ001 - the contract gives no zone
-    assert institution(auth()) == Institution(41, "Made-up School", there)
+    assert institution(auth()) == KeyOwner(41, "Made-up School", there)
 
 
 @pytest.mark.parametrize("name", [None, 7, True, [], {}, "N" * 100_000])

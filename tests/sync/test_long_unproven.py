@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollbook.operations.status import load_status
-from rollbook.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
+from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
@@ -26,7 +26,7 @@ def test_after_three_nights_it_is_said_once_with_the_ids_and_again_when_it_is_ov
         def play(number: int, records: list[dict[str, object]]) -> str:
             house.night(number, records, classes(2))
             alerts = Alerts(house.rollbook(), clock=lambda: house.now)
-            alerts.report(Outcome(f"run-{number}", Kind.SYNCED, night(number)))
+            alerts.report(Outcome(f"run-{number}", AlertKind.SYNCED, night(number)))
             deliver({"": alerts})
             return told(house)
 

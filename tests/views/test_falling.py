@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from rollbook.sandbox import Institution
+from rollbook.sandbox import MadeUpInstitution
 from rollbook.store import schema
 from rollbook.views import catalog, editable
 from tests.support.tiers import slow
@@ -27,7 +27,7 @@ TRACKED = {
 }
 
 
-def falls_said(institution: Institution) -> list[tuple[int, date]]:
+def falls_said(institution: MadeUpInstitution) -> list[tuple[int, date]]:
     """The students and days of whom the view says that they are falling, from a history of the records."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for day in DAYS:
@@ -52,7 +52,7 @@ def test_most_who_are_said_to_fall_do_and_most_who_do_are_said_to(students: int,
     """A fall stays in sight for falling_days. A student who always hands in little does not fall, and is not looked for
     here.
     """
-    institution = Institution(students, seed=seed)
+    institution = MadeUpInstitution(students, seed=seed)
     fails: dict[int, set[date]] = defaultdict(set)
     does_well: set[int] = set()
     for day in DAYS:

@@ -32,7 +32,7 @@ from rollbook.errors import HeldError, RollbookError, unexpected_error
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Hold
 from rollbook.operations.status import freshness, not_synced
-from rollbook.outputs.notify.alerts import Alerts, Kind, Outcome, deliver
+from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 from rollbook.util import files
 from rollbook.util.text import naming
 
@@ -152,7 +152,7 @@ def report_run(instance: dg.DagsterInstance, run: dg.DagsterRun, institution: st
     if not alerts.channels or not is_sync or run.tags.get(WILL_RETRY_TAG) == "true":
         return
     reason, code = ("", 0) if run.is_success else failure_reason(instance, run.run_id)
-    kind = Kind.HELD if code == HeldError.exit_code else Kind.FAILED if code else Kind.SYNCED
+    kind = AlertKind.HELD if code == HeldError.exit_code else AlertKind.FAILED if code else AlertKind.SYNCED
     day = date.fromisoformat(run.tags[PARTITION_TAG])
     alerts.report(Outcome(run.run_id, kind, day, naming(alerts.settings.institution, reason)))
     deliver({"": alerts})

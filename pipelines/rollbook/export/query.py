@@ -46,7 +46,7 @@ _NAME = re.compile(r"(\w+\.)?\w+")
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """A query's result: column names, and rows of Python values in that order. `more`: there were more rows.
 
     `is_plain`: a column `student_id` says whom each row shows (see `is_plain_read`).
@@ -60,7 +60,7 @@ class Answer:
 
 def run_query(
     published: Path, query: str, parameters: dict[str, Any] | None = None, *, most: int | None = None
-) -> Answer:
+) -> QueryResult:
     """Run one query on the published file, read-only; return at most `most` rows (None: all).
 
     Raises NothingLandedError before the first publish, and ArgumentError when the query would write or DuckDB refuses
@@ -73,7 +73,7 @@ def run_query(
             result = con.execute(statement, parameters or {})
             columns = tuple(c[0] for c in result.description or ())
             rows = result.fetchall() if most is None else result.fetchmany(most + 1)
-    return Answer(columns, rows[:most], most is not None and len(rows) > most, is_plain)
+    return QueryResult(columns, rows[:most], most is not None and len(rows) > most, is_plain)
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
     )
 
 
-class FleetState(formats.Kept, frozen=True, kw_only=True):
+class FleetState(formats.Stored, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
     `refused` are the last nights in a row on which its key was refused; `paused` is why a person paused it.
@@ -293,7 +293,9 @@ class Fleet:
         try:
             if own is not None:
                 own.report(
-                    alerts.Outcome(f"fleet {uuid4()}", alerts.Kind[outcome.kind.name], outcome.day, outcome.message)
+                    alerts.Outcome(
+                        f"fleet {uuid4()}", alerts.AlertKind[outcome.kind.name], outcome.day, outcome.message
+                    )
                 )
             record(self.path, name, outcome)
         except Exception as error:  # noqa: BLE001 - it costs neither this night nor the others
@@ -320,7 +322,7 @@ class Fleet:
     # -- processes -------------------------------------------------------------------------------------------------
 
     def _run(
-        self, job: Callable[..., Answer], institutions: Iterable[str], **arguments: Any
+        self, job: Callable[..., WorkerResult], institutions: Iterable[str], **arguments: Any
     ) -> Iterator[tuple[str, Any]]:
         """Do a job for each institution in a process of its own; yields the answers as they come.
 
@@ -366,9 +368,9 @@ class Fleet:
                 for stopped in running.values():
                     _end(stopped.process)
 
-    def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> Answer:
+    def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> WorkerResult:
         """A process's answer, or how it ended without one. The process has ended when this returns."""
-        answer: Answer | None = None
+        answer: WorkerResult | None = None
         with answers, suppress(EOFError, OSError):
             answer = answers.recv()
         code = _end(ended.process)
@@ -413,11 +415,11 @@ def _end(process: ForkServerProcess) -> int:
 # When memory runs out, Linux kills the process with the highest score: a worker, not the run.
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
-Answer = NightOutcome | list[Finding]
+WorkerResult = NightOutcome | list[Finding]
 
 
 def work(
-    job: Callable[..., Answer],
+    job: Callable[..., WorkerResult],
     name: str,
     arguments: Mapping[str, Any],
     secrets: Mapping[str, str],

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rollbook.errors import DamagedError
 from rollbook.landing import formats
-from rollbook.landing.manifest import Body, Kind, Landed, Manifest, Received, Reject
+from rollbook.landing.manifest import Body, Landed, Manifest, Received, Reject, RequestKind
 from rollbook.landing.records import REPLACEMENT, make_readable, replace_lone_surrogates
 from rollbook.util import files
 
@@ -96,14 +96,14 @@ class LandingFolder:
         decoder = msgspec.json.Decoder(Body)
         return (decoder.decode(line) for line in content.splitlines())
 
-    def bodies(self, set_name: str, kind: Kind | None = None) -> Iterator[Landed]:
+    def bodies(self, set_name: str, kind: RequestKind | None = None) -> Iterator[Landed]:
         """Return one set's bodies that count (of one `kind`, if given), in the order received, one at a time.
 
         Raises DamagedError.
         """
         return (landed(body, content) for body, content in self.contents(self.counted(set_name, kind)))
 
-    def counted(self, set_name: str, kind: Kind | None = None) -> list[Body]:
+    def counted(self, set_name: str, kind: RequestKind | None = None) -> list[Body]:
         """Return the index entries of one set's bodies that count (of one `kind`, if given), in the order received.
 
         For a walked set these are the pages of the counted walks, then those of the searches that found their record

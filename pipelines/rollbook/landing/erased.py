@@ -41,7 +41,7 @@ from rollbook.landing.bodies import (
     encode,
     swap,
 )
-from rollbook.landing.formats import Kept, decode
+from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
 from rollbook.landing.records import UNREADABLE, decode_page, id_reader, readable
 from rollbook.tables import OF_STUDENTS, SETS
@@ -95,7 +95,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
 
 
-class RegisterContent(Kept, frozen=True, kw_only=True):
+class RegisterContent(Stored, frozen=True, kw_only=True):
     """The content of `register.json`. The n-th erasure is the n-th entry of `erased`."""
 
     key: str
@@ -268,7 +268,7 @@ def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[b
 
 
 @dataclass
-class Found:
+class StudentTraces:
     """Traces of erased students in one landing: how many bodies, records, rejects and searches."""
 
     landing: LandingFolder
@@ -283,10 +283,10 @@ class Found:
         return bool(self.bodies or self.rejects or self.absences)
 
 
-def find(landing: LandingFolder, gone: Matcher) -> Found:
+def find(landing: LandingFolder, gone: Matcher) -> StudentTraces:
     """Search one landing for erased students. Raises DamagedError."""
     gate = Gate(gone)
-    return Found(
+    return StudentTraces(
         landing,
         bodies=sum(left != body for body, left in _through(gate, landing)),
         records=len(gate.taken),
@@ -295,7 +295,7 @@ def find(landing: LandingFolder, gone: Matcher) -> Found:
     )
 
 
-def rewrite(found: Found, gone: Matcher, erasures: int) -> None:
+def rewrite(found: StudentTraces, gone: Matcher, erasures: int) -> None:
     """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects.
 
     The new folder is made beside the old one and replaces it by renames. The manifest's proofs still hold: an erased

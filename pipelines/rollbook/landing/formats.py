@@ -15,7 +15,7 @@ from rollbook.errors import OtherVersionError
 FORMAT = 1
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a kept file, or one line of it."""
 
     format: int = FORMAT
@@ -25,7 +25,7 @@ class _Number(msgspec.Struct):
     format: int | None = None
 
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=Stored)
 _number = msgspec.json.Decoder(_Number)
 
 

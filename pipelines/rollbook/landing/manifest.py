@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from rollbook.landing.formats import Kept
+from rollbook.landing.formats import Stored
 from rollbook.tables import WALKED
 
 # The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
@@ -23,7 +23,7 @@ REMOVED, LISTED = "removed", "listed"
 PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 
 # The kind of request.
-Kind = Literal["auth", "walk", "search", "detail"]
+RequestKind = Literal["auth", "walk", "search", "detail"]
 
 
 class Details(StrEnum):
@@ -116,7 +116,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     set: str
-    kind: Kind
+    kind: RequestKind
     page: int
     walk: int = 1
     sought: int | None = None
@@ -194,7 +194,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
 
 
-class Manifest(Kept, frozen=True, kw_only=True):
+class Manifest(Stored, frozen=True, kw_only=True):
     """The record of one landing, kept beside its bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to

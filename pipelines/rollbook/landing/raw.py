@@ -38,7 +38,7 @@ _OF_A_DAY = re.compile(rf"{_DAY}(\d{{4}}-\d\d-\d\d)")
 _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
-class Expired(formats.Kept, frozen=True, kw_only=True):
+class Expired(formats.Stored, frozen=True, kw_only=True):
     """The content of `expired.json`: the expired days, and whether the history still holds each; those `given_up`."""
 
     days: dict[date, bool]

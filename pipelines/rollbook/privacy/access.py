@@ -48,7 +48,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
 
 
-class Entry(formats.Kept, frozen=True, kw_only=True):
+class Entry(formats.Stored, frozen=True, kw_only=True):
     """One access, at a time in UTC. `students` counts the different students shown; None if unknown.
 
     `user` is the account that read, `login` the account that logged in, if it is known and another one (`sudo`). `what`

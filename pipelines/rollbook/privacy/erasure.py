@@ -29,7 +29,7 @@ import msgspec
 from rollbook import __version__
 from rollbook.errors import ArgumentError, NotConfirmedError
 from rollbook.export import exported
-from rollbook.landing.erased import Erased, Found, LegalHold, Matcher, Pending, find, keyed, name_hash
+from rollbook.landing.erased import Erased, LegalHold, Matcher, Pending, StudentTraces, find, keyed, name_hash
 from rollbook.landing.manifest import Hold
 from rollbook.landing.records import as_id
 from rollbook.store import without
@@ -103,7 +103,7 @@ class Holdings:
     counts: dict[str, int]
     exports: list[Path]
     names: list[Name]
-    landings: dict[Path, Found]
+    landings: dict[Path, StudentTraces]
 
     @property
     def anything(self) -> bool:

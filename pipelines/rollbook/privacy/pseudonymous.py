@@ -61,7 +61,7 @@ _ORDER = {
 }
 
 
-class Release(formats.Kept, frozen=True, kw_only=True):
+class Release(formats.Stored, frozen=True, kw_only=True):
     """One set of codes: its random name, its first use (UTC), and each student's code by id."""
 
     name: str

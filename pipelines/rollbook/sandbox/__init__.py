@@ -54,16 +54,16 @@ opening and day always give the same records, in any order of requested days.
 """
 
 from rollbook.sandbox.app import Sandbox, serve
-from rollbook.sandbox.institution import Day, Institution
+from rollbook.sandbox.institution import Day, MadeUpInstitution
 from rollbook.sandbox.odd import Odd
-from rollbook.sandbox.service import DEFAULT_KEY, Asked, Reply, Service, error_reply, school_of
+from rollbook.sandbox.service import DEFAULT_KEY, ReceivedRequest, Reply, Service, error_reply, school_of
 
 __all__ = [
     "DEFAULT_KEY",
-    "Asked",
     "Day",
-    "Institution",
+    "MadeUpInstitution",
     "Odd",
+    "ReceivedRequest",
     "Reply",
     "Sandbox",
     "Service",

@@ -21,22 +21,22 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from rollbook.errors import ArgumentError
-from rollbook.sandbox.institution import Institution, Record
+from rollbook.sandbox.institution import MadeUpInstitution, Record
 from rollbook.sandbox.odd import Odd
-from rollbook.sandbox.service import DEFAULT_KEY, SEARCHED, Asked, Reply, Service, school_of
+from rollbook.sandbox.service import DEFAULT_KEY, SEARCHED, ReceivedRequest, Reply, Service, school_of
 
 HOST = "127.0.0.1"
 _CLOCK_CHECK = 20.0  # seconds; soon after midnight, even on a machine that was asleep
 _STOP_WITHIN = 1  # seconds, for requests that are being answered
 
 
-def app(answer: Callable[[Asked], Reply]) -> Starlette:
+def app(answer: Callable[[ReceivedRequest], Reply]) -> Starlette:
     """The application that answers every request."""
 
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         reply = answer(
-            Asked(
+            ReceivedRequest(
                 path=request.url.path.removeprefix("/svcapi/v1/"),
                 params=dict(request.query_params),
                 headers=dict(request.headers),
@@ -96,7 +96,7 @@ class Sandbox(Service):
         api_key: str = DEFAULT_KEY,
         port: int = 0,
         school: Mapping[str, Any] | None = None,
-        institution: Institution | None = None,
+        institution: MadeUpInstitution | None = None,
         odd: bool = False,
     ) -> None:
         """`institution` replaces `students` and `seed`; an `odd` one answers like many real services (`odd.py`).
@@ -104,7 +104,7 @@ class Sandbox(Service):
         Raises ArgumentError for a day before the school opened.
         """
         super().__init__(key=api_key, school=school or school_of(seed))
-        self.institution = institution or Institution(students, seed)
+        self.institution = institution or MadeUpInstitution(students, seed)
         self.now = lambda: datetime.combine(self.day, datetime.now(UTC).time())
         self.day = day or _today()
         self._server = Server(app(Odd(self.answer).answer if odd else self.answer), port)
@@ -131,7 +131,7 @@ class Sandbox(Service):
         self._texts = ["\n".join(each[name] for name in SEARCHED["students"]).casefold() for each in played.students]
         self._day, self.students, self.classes = day, played.students, played.classes
 
-    def _search(self, asked: Asked, records: list[Record]) -> list[Record]:
+    def _search(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
         if asked.search and records is self.students:
             sought = asked.search.casefold()
             return [each for each, text in zip(records, self._texts, strict=True) if sought in text]

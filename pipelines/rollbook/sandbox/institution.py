@@ -94,7 +94,7 @@ class Day(NamedTuple):
     classes: list[Record]
 
 
-class Institution:
+class MadeUpInstitution:
     """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools."""
 
     def __init__(self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1)) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import count
 
 from rollbook.sandbox.institution import Record
-from rollbook.sandbox.service import Asked, Reply
+from rollbook.sandbox.service import ReceivedRequest, Reply
 
 _PAGE_FOR_PEOPLE = b"<html><body>Something went wrong.</body></html>"
 # How a proxy, or the server behind it, fails for a moment.
@@ -48,15 +48,15 @@ _FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY = 9, 4, 3  # requests
 class Odd:
     """Answers as `answer` does, oddly."""
 
-    def __init__(self, answer: Callable[[Asked], Reply]) -> None:
+    def __init__(self, answer: Callable[[ReceivedRequest], Reply]) -> None:
         self._answer = answer
         self._count = count(1)
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         """Answer one request."""
         return self.oddly(asked, self._answer(asked))
 
-    def oddly(self, asked: Asked, reply: Reply) -> Reply:
+    def oddly(self, asked: ReceivedRequest, reply: Reply) -> Reply:
         """Give this reply oddly."""
         number = next(self._count)
         if number % _FAILS_EVERY == 0:

@@ -33,7 +33,7 @@ SEARCHED = {"students": ("name", "email", "reference_id"), "classes": ("class_ti
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReceivedRequest:
     """One request. `path` is what follows /svcapi/v1/, the names of headers are in lower case."""
 
     path: str
@@ -96,7 +96,7 @@ class Service:
         self.key, self.school, self.cap = key, school or school_of(1), cap
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         """Answer one request by the contract."""
         if asked.headers.get("x-api-key") != self.key:
             return error_reply(401, "AUTH_REQUIRED", "A valid API key is required.")
@@ -107,7 +107,7 @@ class Service:
         except _RefusedError as error:
             return error_reply(400, "INVALID_PARAMETER", str(error))
 
-    def _good(self, asked: Asked) -> Reply:
+    def _good(self, asked: ReceivedRequest) -> Reply:
         if asked.path == "auth":
             data = {
                 "authenticated": True,
@@ -136,7 +136,7 @@ class Service:
         classes = [each for each in self.classes if each["class_id"] in taken]
         return student | {"classes": classes, "courses": [each["course"] for each in classes], "assignments": []}
 
-    def listed(self, asked: Asked, records: list[Record]) -> Reply:
+    def listed(self, asked: ReceivedRequest, records: list[Record]) -> Reply:
         """Answer a list operation: the page of these records that pass the filters."""
         records = self._search(asked, self._filter(asked, records))
         page, limit = _integer(asked.params, "page", 1), min(_integer(asked.params, "limit", 50), self.cap)
@@ -152,7 +152,7 @@ class Service:
         data = records[(page - 1) * limit : page * limit]
         return Reply({"success": True, "data": data, "pagination": pagination})
 
-    def _filter(self, asked: Asked, records: list[Record]) -> list[Record]:
+    def _filter(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
         for name in asked.params.keys() & _FILTERS.get(asked.path, set()):
             wanted = asked.params[name].casefold() if name == "teacher_email" else _integer(asked.params, name)
             of_classes = records if asked.path == "classes" else self.classes
@@ -164,7 +164,7 @@ class Service:
             records = passing
         return records
 
-    def _search(self, asked: Asked, records: list[Record]) -> list[Record]:
+    def _search(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
         sought = (asked.search or "").casefold()
         if not sought:
             return records

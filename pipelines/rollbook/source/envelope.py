@@ -86,7 +86,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Institution:
+class KeyOwner:
     """The auth check's answer, as far as needed: the key's institution, and the service's own time (no zone)."""
 
     school_id: int
@@ -149,7 +149,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
     return read
 
 
-def institution(content: bytes) -> Institution:
+def institution(content: bytes) -> KeyOwner:
     """Read the auth check's answer: the id, the time, and the name if there is a usable one.
 
     By the contract `authenticated` is always true on success, so only an explicit false counts as a refusal. Contract:
@@ -166,7 +166,7 @@ def institution(content: bytes) -> Institution:
     except ValueError:
         raise msgspec.ValidationError("timestamp is not a time") from None
     name = auth.data.school.name
-    return Institution(school_id, name if isinstance(name, str) and len(name) <= MAX_TEXT else None, timestamp)
+    return KeyOwner(school_id, name if isinstance(name, str) and len(name) <= MAX_TEXT else None, timestamp)
 
 
 def detail(content: bytes) -> None:

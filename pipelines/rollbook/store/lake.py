@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollbook.errors import DamagedError
-from rollbook.landing.formats import Kept, decode
+from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Proof, TableCounts
 from rollbook.store.database import each, each_table, file_literal, literal, names, no_rows
 from rollbook.store.schema import SNAPSHOT_DATE
@@ -52,7 +52,7 @@ _OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
 
-class DayRecord(Kept, frozen=True, kw_only=True):
+class DayRecord(Stored, frozen=True, kw_only=True):
     """The sources of one day of the lake, stored as `_day.json`; `digest` covers that and the whole content, and
     `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
     these.

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rollbook.errors import DamagedError
-from rollbook.landing.erased import Found, Matcher, find, rewrite
+from rollbook.landing.erased import Matcher, StudentTraces, find, rewrite
 from rollbook.landing.raw import RawStore
 from rollbook.source.pagination import Progress
 from rollbook.store import ops, schema, without
@@ -37,7 +37,7 @@ class Erasures:
         self.clock = clock
         self.progress = progress
         # Traces of the student who is erased now, so that the landings need not be searched again.
-        self.found: dict[Path, Found] = {}
+        self.found: dict[Path, StudentTraces] = {}
 
     def clean(self) -> None:
         """Remove all erased students from the landings, the lake and the published files that still hold them.

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from rollbook.errors import HeldError
-from rollbook.outputs.notify.alerts import RETRY_MINUTES, Alerts, Kind, Outcome, deliver
+from rollbook.outputs.notify.alerts import RETRY_MINUTES, AlertKind, Alerts, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
 from tests.support.wire.listeners import Webhook, webhook
 from tests.support.wire.service import KEY
 
-FAILED = Outcome("run-1", Kind.FAILED, night(2), "The service gave no answer. Try again later")
-GOOD = Outcome("run-2", Kind.SYNCED, night(2))
+FAILED = Outcome("run-1", AlertKind.FAILED, night(2), "The service gave no answer. Try again later")
+GOOD = Outcome("run-2", AlertKind.SYNCED, night(2))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def tell(house: House, *outcomes: Outcome, **over: Any) -> list[bool]:
 
 
 def test_a_failed_sync_and_the_first_good_one_after_are_told_once_each(house: House, hook: Webhook) -> None:
-    later = Outcome("run-3", Kind.SYNCED, night(3))
+    later = Outcome("run-3", AlertKind.SYNCED, night(3))
     house.sync()
     assert tell(house, FAILED, FAILED, GOOD, GOOD, later) == [True, False, True, False, False]
     assert hook.texts == [
@@ -63,7 +63,7 @@ def test_a_held_sync_is_told_with_what_would_change_and_what_to_do(house: House,
     house.service.students = house.service.students[:40]
     with pytest.raises(HeldError) as held:
         house.sync()
-    tell(house, Outcome("run-7", Kind.HELD, night(2), held.value.message))
+    tell(house, Outcome("run-7", AlertKind.HELD, night(2), held.value.message))
     (text,) = hook.texts
     assert text.splitlines() == [
         f"Rollbook, Made-up School: the sync of {night(2)} is held",
@@ -78,7 +78,7 @@ def test_no_message_names_a_pupil_a_teacher_or_the_key(house: House, hook: Webho
     house.service.students = house.service.students[:40]
     with pytest.raises(HeldError) as held:
         house.sync()
-    tell(house, FAILED, Outcome("run-7", Kind.HELD, night(2), held.value.message), GOOD)
+    tell(house, FAILED, Outcome("run-7", AlertKind.HELD, night(2), held.value.message), GOOD)
     text = repr(hook.posted) + repr(hook.requests) + (house.warehouse / "build" / "alerts.json").read_text()
     for personal in ("Pupil", "pupil.", "R-7", "Terry", "terry@", KEY):
         assert personal not in text

@@ -67,7 +67,7 @@ class Host(Service):
         self.at_once -= 1
         return replace(reply, delay=0.0)
 
-    def answer(self, asked: sandbox.Asked) -> sandbox.Reply:
+    def answer(self, asked: sandbox.ReceivedRequest) -> sandbox.Reply:
         school = self.schools.get(asked.headers.get("x-api-key", ""))
         if school is None:
             return super().answer(asked)

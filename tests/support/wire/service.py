@@ -30,7 +30,7 @@ KEY = "k3y-of-the-made-up-school"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(sandbox.Asked):
+class Asked(sandbox.ReceivedRequest):
     """One request, when it came, and over which connection."""
 
     connection: int

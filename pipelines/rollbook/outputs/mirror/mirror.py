@@ -88,7 +88,7 @@ class File(msgspec.Struct, frozen=True):
 Source = dict[str, tuple[str, File]]
 
 
-class Catalog(formats.Kept, frozen=True, kw_only=True):
+class Catalog(formats.Stored, frozen=True, kw_only=True):
     """All files of the copy by path in the warehouse. `warehouse` is the random id of the owner."""
 
     number: int
@@ -102,7 +102,7 @@ class Catalog(formats.Kept, frozen=True, kw_only=True):
         return sorted({day for path in self.files if path.startswith(RAW) and (day := _day_of(path))})
 
 
-class State(formats.Kept, frozen=True, kw_only=True):
+class MirrorState(formats.Stored, frozen=True, kw_only=True):
     """The state of one warehouse: its random id, which the copy carries; how the last update failed; when the
     copy was last proven, when that was last tried, and why it then failed (`unproven`).
 
@@ -269,7 +269,7 @@ class Mirror(Listener):
             return len(after.erased) < len(before.erased)
         return bool(before.started_at != after.started_at or after.erasures - before.erasures < bodies_changed)
 
-    def status(self) -> tuple[Catalog | None, State]:
+    def status(self) -> tuple[Catalog | None, MirrorState]:
         """The current catalog in the object store, and the local state. Raises MirrorError."""
         return newest(Bucket(self.url, self.folder)), self.state()
 
@@ -293,14 +293,14 @@ class Mirror(Listener):
                 progress("files", done, len(last.files))
         return wrong
 
-    def state(self) -> State:
+    def state(self) -> MirrorState:
         """The kept state. If it cannot be read, it is a new warehouse's, and all digests are computed again."""
         try:
-            return formats.decode((self.root / STATE).read_bytes(), State, self.root / STATE)
+            return formats.decode((self.root / STATE).read_bytes(), MirrorState, self.root / STATE)
         except (OSError, msgspec.DecodeError):
-            return State(warehouse=secrets.token_hex(16))
+            return MirrorState(warehouse=secrets.token_hex(16))
 
-    def _note(self, state: State) -> None:
+    def _note(self, state: MirrorState) -> None:
         files.folder((self.root / STATE).parent)
         files.write(self.root / STATE, msgspec.json.encode(state))
 

@@ -45,7 +45,7 @@ LOCK_SECONDS = 60.0
 MAX_NAME = 80
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """How a sync ended, that it is late, or that a set stays unproven. Urgent ones come first in a message."""
 
     FAILED = "failed"
@@ -60,7 +60,7 @@ class Outcome:
     """One outcome to report. `id` is unique; `text` says what happened and what to do next, without a pupil's data."""
 
     id: str
-    kind: Kind
+    kind: AlertKind
     day: date | None = None
     text: str = ""
 
@@ -71,7 +71,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     The first line of `text` is what the outcome says.
     """
 
-    kind: Kind
+    kind: AlertKind
     day: date | None
     subject: str
     text: str
@@ -80,7 +80,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 0
 
 
-class State(formats.Kept, frozen=True, kw_only=True):
+class AlertState(formats.Stored, frozen=True, kw_only=True):
     """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
     one was bad, and the outbox.
     """
@@ -95,7 +95,7 @@ class Alerts:
     """The alerts of one warehouse. No method raises. Without `channels`, nothing is to be reported."""
 
     # The state that could not be written, kept for this process: the alert may be about a full disk.
-    _unwritten: ClassVar[dict[Path, State]] = {}
+    _unwritten: ClassVar[dict[Path, AlertState]] = {}
 
     def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
         self.rollbook = rollbook
@@ -115,14 +115,16 @@ class Alerts:
             if outcome.id in state.reported:
                 return False
             outcomes = [outcome]
-            if outcome.kind is Kind.SYNCED:  # each set that stays unproven is one outcome for as long as that lasts
+            if (
+                outcome.kind is AlertKind.SYNCED
+            ):  # each set that stays unproven is one outcome for as long as that lasts
                 outcomes += [
-                    Outcome(f"unproven {u.set} {u.since}", Kind.UNPROVEN, outcome.day, u.description)
+                    Outcome(f"unproven {u.set} {u.since}", AlertKind.UNPROVEN, outcome.day, u.description)
                     for u in self.rollbook.landings.long_unproven()
                 ]
-            good = outcomes == [outcome] and outcome.kind is Kind.SYNCED
+            good = outcomes == [outcome] and outcome.kind is AlertKind.SYNCED
             new = [o for o in outcomes if o.id not in state.reported]
-            told = [o for o in new if o.kind is not Kind.SYNCED or (good and state.failing)]
+            told = [o for o in new if o.kind is not AlertKind.SYNCED or (good and state.failing)]
             self._save(
                 msgspec.structs.replace(
                     state,
@@ -183,7 +185,7 @@ class Alerts:
             " under way or waiting, check that the machine was on, and that `rollbook serve` runs or `rollbook fleet"
             " sync` is started each night. To sync now, run `rollbook sync`"
         )
-        self.report(Outcome(outcome_id, Kind.LATE, night.date(), naming(self.settings.institution, text)))
+        self.report(Outcome(outcome_id, AlertKind.LATE, night.date(), naming(self.settings.institution, text)))
         return night
 
     def _message(self, outcome: Outcome) -> Message:
@@ -210,7 +212,7 @@ class Alerts:
         stop = "" if text.endswith((".", "!", "?")) else "."
         readers = f"Readers have what was published last: {day}, {counts}." if day else "Nothing was published yet."
         of = f" of {outcome.day}" if outcome.day else ""
-        is_ = "" if outcome.kind is Kind.FAILED else "is "
+        is_ = "" if outcome.kind is AlertKind.FAILED else "is "
         return Message(
             kind=outcome.kind,
             day=outcome.day,
@@ -232,16 +234,16 @@ class Alerts:
                 log.warning("The alerts go on without their lock (%s)", type(error).__name__)
             yield
 
-    def load(self) -> State:
+    def load(self) -> AlertState:
         """The reported outcomes, and which messages are not delivered yet."""
         try:
-            return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), State, self._path)
+            return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), AlertState, self._path)
         except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # also of that one people are told
             if not isinstance(error, FileNotFoundError):
                 log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
-        return State(since=self.clock())
+        return AlertState(since=self.clock())
 
-    def _save(self, state: State) -> None:
+    def _save(self, state: AlertState) -> None:
         try:
             files.write(self._path, msgspec.json.encode(state))
             self._unwritten.pop(self._path, None)
@@ -297,12 +299,12 @@ def _written(found: Sequence[News]) -> tuple[str, str]:
     if len(institutions) == 1:
         earlier = [f"{news.message.subject}\n{news.message.text}" for news in found[:-1]]
         return last.subject, "\n\n".join([last.text, *earlier])
-    by_cause: dict[tuple[Kind, date | None, str], list[News]] = {}
+    by_cause: dict[tuple[AlertKind, date | None, str], list[News]] = {}
     for news in found:
         # The institution's name is replaced, to group equal causes.
         cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", news.message.text.partition("\n")[0])
         by_cause.setdefault((news.message.kind, news.message.day, cause), []).append(news)
-    kinds = list(Kind)
+    kinds = list(AlertKind)
     causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))
     counts = {kind: len({news.name for news in found if news.message.kind is kind}) for kind in kinds}
     parts = []
