@@ -23,9 +23,9 @@ SYNC = """
 import sys
 from datetime import datetime
 from rollbook.settings import load
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 now = datetime.fromisoformat(sys.argv[1])
-rollbook = compose(load(_env_file=None), clock=lambda: now)
+rollbook = assemble(load(_env_file=None), clock=lambda: now)
 """
 ENDPOINT = """        Set("teachers", endpoint="staff/teachers", key="teacher_id", id_field="id", walked=True, names=("email",)),
         Set("excuses", endpoint="excuses", key="student_id", id_field="student_id", walked=True, names=("reference",)),

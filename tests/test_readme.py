@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.sandbox import Sandbox
 from rollbook.settings import PREFIX, ROOT, Settings, load
 
@@ -24,7 +24,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     today = datetime.now(UTC).date()
     days = [today - timedelta(days=n) for n in reversed(range(10))]
     with Sandbox(500, api_key="k", day=days[0]) as sandbox:
-        rollbook = compose(
+        rollbook = assemble(
             load(
                 base_url=sandbox.url,
                 api_key="k",

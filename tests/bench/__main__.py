@@ -21,7 +21,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.sandbox.institution import is_holiday
 from rollbook.settings import load
 from rollbook.views import catalog
@@ -100,12 +100,12 @@ def small(day: date, home: Path) -> Table:
         whole = waited_for([*COMMAND, "sync"], env)
         table.add_row("rollbook sync", f"{whole:.2f}", f"{whole / imports:.1f}")
         settings = load(base_url=env["ROLLBOOK_BASE_URL"], api_key=KEY, warehouse=home / "warehouse", cache_minutes=0)
-        first = (compose(settings).raw.manifests(day)[-1].started_at - began).total_seconds()
+        first = (assemble(settings).raw.manifests(day)[-1].started_at - began).total_seconds()
         table.add_row("from the command to its first request, on the clock", f"{first:.2f}", f"{first / imports:.1f}")
         warm = []
         for later in range(1, 8):
             service.ask(day + timedelta(days=later))
-            rollbook = compose(settings, clock=partial(datetime.now(UTC).__add__, timedelta(days=later)))
+            rollbook = assemble(settings, clock=partial(datetime.now(UTC).__add__, timedelta(days=later)))
             before = time.process_time()
             rollbook.sync()
             warm.append(time.process_time() - before)

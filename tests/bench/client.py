@@ -10,7 +10,7 @@ import sys
 from datetime import date, timedelta
 from pathlib import Path
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.settings import load
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     base_url, key, folder, day = sys.argv[1], sys.argv[2], Path(sys.argv[3]), date.fromisoformat(sys.argv[4])
     # A tenth of a percent of 100,000 students leave in a night, which is more than is searched for by default.
     first = day - timedelta(days=7)
-    rollbook = compose(load(base_url=base_url, api_key=key, warehouse=folder, first_date=first, verify_most=10_000))
+    rollbook = assemble(load(base_url=base_url, api_key=key, warehouse=folder, first_date=first, verify_most=10_000))
     manifest = rollbook.sync(day).manifest
     if not manifest.proven:
         sys.exit("the walk was not proven complete")

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.landing.raw import RawStore
 from rollbook.settings import load
 from rollbook.sync.policy import counted
@@ -97,5 +97,5 @@ def test_two_runs_at_once_ask_once(district: District) -> None:
 def never_killed(district: District, name: str) -> Tables:
     """The tables of a warehouse after one sync."""
     with folder() as elsewhere:
-        compose(load(institution=name, warehouse=elsewhere)).sync()
+        assemble(load(institution=name, warehouse=elsewhere)).sync()
         return House(elsewhere / name, district[name]).tables()

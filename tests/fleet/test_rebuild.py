@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rollbook import settings
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.errors import BusyError, NothingLandedError, SettingError
 from rollbook.fleet import build as building
 from rollbook.fleet.build import Difference
@@ -54,7 +54,7 @@ def contents(district: District, name: str) -> dict[str, Counter[str]]:
 
 def opened(name: str) -> Rollbook:
     """An institution's warehouse, as a command opens it."""
-    return compose(settings.load(institution=name, fetches=False))
+    return assemble(settings.load(institution=name, fetches=False))
 
 
 def version(name: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
+from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.cli.run import run_job
-from rollbook.compose import compose
 from rollbook.defs import runs
 from rollbook.operations import status
 from rollbook.sandbox import Sandbox
@@ -100,7 +100,7 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
 
         def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
-            book = compose(settings, clock=lambda: datetime.combine(day, time(), UTC))
+            book = assemble(settings, clock=lambda: datetime.combine(day, time(), UTC))
             book.sync()
             return book
 

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import stamina
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.landing.manifest import Manifest
 from rollbook.settings import Settings, load
 from rollbook.store import checks
@@ -121,7 +121,7 @@ class House:
 
     def rollbook(self, **over: Any) -> Rollbook:
         """The Rollbook under test."""
-        return compose(self.settings(**over), clock=lambda: self.now)
+        return assemble(self.settings(**over), clock=lambda: self.now)
 
     def at(self, number: int) -> House:
         """Set the clock to a quarter past two of a night."""

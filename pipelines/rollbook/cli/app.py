@@ -258,11 +258,11 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
 
     Imports the stages only here, to keep `rollbook --help` fast.
     """
-    from rollbook.compose import compose
+    from rollbook.assembly import assemble
 
     if demo:
         choose_warehouse()
-    return compose(load(fetches=fetches, **overrides))
+    return assemble(load(fetches=fetches, **overrides))
 
 
 @contextmanager

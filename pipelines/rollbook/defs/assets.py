@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 
 from rollbook import settings
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.defs import night, partitions, runs
 from rollbook.defs.checks import check_specs, look, results
 from rollbook.defs.partitions import PUBLISHED
@@ -127,7 +127,7 @@ def assets(sources: Mapping[str, SourceSettings], *, deletes_old_runs: bool = Tr
 
 def _school(context: dg.AssetExecutionContext, options: night.Options, days: Sequence[date]) -> night.Events:
     """Run a single school's stages, then check the published file, also after a failure."""
-    rollbook = compose(settings.load(fetches=False), progress=night.progress)
+    rollbook = assemble(settings.load(fetches=False), progress=night.progress)
     today = {datetime.now(rollbook.settings.zone).date()}
     is_sync = partitions.is_sync(context.run.tags, days, today, approve=bool(options.approve))
     try:

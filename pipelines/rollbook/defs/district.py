@@ -16,7 +16,7 @@ from itertools import product
 import dagster as dg
 
 from rollbook import settings
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.defs import checks, night, partitions, runs
 from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from rollbook.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
@@ -75,7 +75,7 @@ def _sync_alone(
 ) -> night.Events:
     """Sync one institution here, and record its outcome. It does not materialize the district's partition."""
     _keep_key_of(name)
-    book = compose(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
+    book = assemble(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
     failure: RollbookError | None = None
     try:
         for _ in night.stages(context, options, book, days, is_sync=True):
@@ -128,7 +128,7 @@ def _checked(
     found = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            found[name] = checks.look(compose(settings.load(fetches=False, institution=name)), days)
+            found[name] = checks.look(assemble(settings.load(fetches=False, institution=name)), days)
     return checks.results(context, found)
 
 

@@ -17,7 +17,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from filelock import Timeout
 
 from rollbook import settings
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.defs.partitions import (
     BACKFILL_TAGS,
     BY_COMMAND,
@@ -147,7 +147,7 @@ MAX_CHECKED = 100
 
 def report_run(instance: dg.DagsterInstance, run: dg.DagsterRun, institution: str | None = None) -> None:
     """Send the alert about a run that has ended, unless it is no sync or is retried. Raises RollbookError."""
-    alerts = Alerts(compose(settings.load(fetches=False, institution=institution)))
+    alerts = Alerts(assemble(settings.load(fetches=False, institution=institution)))
     is_sync = SYNC_TAG in run.tags and not BACKFILL_TAGS & set(run.tags)
     if not alerts.channels or not is_sync or run.tags.get(WILL_RETRY_TAG) == "true":
         return
@@ -191,7 +191,7 @@ def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if (registry := settings.registry()) is not None:
             late = ", ".join(watch_institutions(registry))
             return _watched(f"newly late: {late}" if late else "no institution is newly late", late)
-        alerts = Alerts(compose(settings.load(fetches=False)))
+        alerts = Alerts(assemble(settings.load(fetches=False)))
         newest = alerts.rollbook.newest()
     except RollbookError as error:
         return _watched(error.message)

@@ -37,7 +37,7 @@ from uuid import uuid4
 import msgspec
 
 from rollbook import settings
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.errors import (
     ArgumentError,
     HeldError,
@@ -442,7 +442,7 @@ def work(
         own = settings.load(institution=name, fetches=job is not backfill)
         for secret in secrets:
             del os.environ[secret]
-        book = compose(own, clock=clock)
+        book = assemble(own, clock=clock)
         answer = job(book, **arguments)
     except Exception as error:  # noqa: BLE001 - any error fails this institution only
         answer = NightOutcome(
@@ -465,7 +465,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     found = {}
     for name in institutions:
         with suppress(RollbookError):
-            own = Alerts(compose(settings.load(fetches=False, institution=name)), clock=clock)
+            own = Alerts(assemble(settings.load(fetches=False, institution=name)), clock=clock)
             if own.channels:
                 found[name] = own
     return found
@@ -606,7 +606,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     state = load_state(fleet.path, name)
     known = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
-        book = compose(settings.load(fetches=False, institution=name), clock=fleet.clock)
+        book = assemble(settings.load(fetches=False, institution=name), clock=fleet.clock)
         last, good, shown = last_sync(book.raw, state), book.newest(), book.warehouse.shown()
         due, late_by = freshness(book, good, shown)
     except (RollbookError, OSError) as error:

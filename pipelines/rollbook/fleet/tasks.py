@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.errors import RollbookError, SettingError
 from rollbook.settings import DUCKDB, Settings, restored
 from rollbook.store import schema
@@ -91,7 +91,7 @@ def recompute(text: str) -> str:
 
 
 def _recompute(settings: Settings) -> Recomputed:
-    rollbook = compose(settings)
+    rollbook = assemble(settings)
     warehouse, lake = rollbook.warehouse, rollbook.lake
     if not warehouse.build.exists():  # it never synced
         return Recomputed(is_empty=True)
@@ -126,7 +126,7 @@ def rebuild(text: str) -> str:
     """Rebuild an institution's warehouse from what was landed, as `rollbook rebuild` does, and publish it."""
     asked = msgspec.json.decode(text)
     try:
-        past.rebuild(compose(restored(asked["settings"])), confirm=always if asked["yes"] else within_hold)
+        past.rebuild(assemble(restored(asked["settings"])), confirm=always if asked["yes"] else within_hold)
         done = Rebuilt()
     except RollbookError as error:
         done = Rebuilt(error.message, error.exit_code)

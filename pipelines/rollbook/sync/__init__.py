@@ -10,5 +10,5 @@
 Each stage leaves its result on disk, so that the next run resumes after a killed one: before any decision, `recovery`
 brings the lake and the published file to the state that all counted landings imply. All of it happens under the writer
 lock; what several places say about a landing is in `policy`. What operators do outside a night is in `approvals` and
-`past`, as functions over the same stages; `rollbook` imports neither. `compose` adds the listeners.
+`past`, as functions over the same stages; `rollbook` imports neither. `assembly` adds the listeners.
 """

@@ -1,7 +1,7 @@
 """Listeners of a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
 
 A listener that fails never fails a night: the log says so, and the next night makes up for it. What could make a night
-wrong does not listen. `compose` says who listens.
+wrong does not listen. `assembly` says who listens.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.settings import load
@@ -48,7 +48,7 @@ def rollbook(
     """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))
-    return compose(settings, clock=lambda: noon(today), progress=progress)
+    return assemble(settings, clock=lambda: noon(today), progress=progress)
 
 
 @contextmanager

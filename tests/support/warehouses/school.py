@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from rollbook.compose import compose
+from rollbook.assembly import assemble
 from rollbook.settings import load
 from rollbook.sync.rollbook import Rollbook
 from tests.support.reading import rows
@@ -48,7 +48,7 @@ class School:
         given = {"base_url": base_url, "api_key": KEY, "warehouse": self.warehouse, "first_date": FIRST}
         values: dict[str, Any] = {**given, "_env_file": None, **over}
         settings = load(**values)
-        return compose(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
+        return assemble(settings, clock=lambda: datetime(today.year, today.month, today.day, 2, 15, tzinfo=UTC))
 
     def sync(self, day: date, **over: Any) -> None:
         """One night."""

@@ -19,7 +19,7 @@ from rollbook.sync.listeners import ErasureUnderWay, Listener
 from rollbook.sync.rollbook import Rollbook
 
 
-def compose(
+def assemble(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
 ) -> Rollbook:
     """One institution's Rollbook, with its listeners in the order in which they learn of something."""
