@@ -1,6 +1,7 @@
 """Keeps erased students out of the landings, the lake and the published files, whatever was restored.
 
-Each of them records how many erasures it includes. Students are matched by keyed hash (`landing.erased`).
+A landing, a day of the lake and a file each record how many erasures they include. Students are matched by keyed hash
+(`landing.erased`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Erasures:
         self.found: dict[Path, StudentTraces] = {}
 
     def clean(self) -> None:
-        """Remove all erased students from the landings, the lake and the published files that still hold them.
+        """Remove all erased students from the landings, the lake and the published files that still hold a trace.
 
         So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
         be read, or when private/erasures/ is older than the landings.
@@ -94,7 +95,8 @@ class Erasures:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, gone.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
-                # A new version: the files beside it are made again. The macros answer for this version only.
+                # A new version: the files beside the published file are made again. The macros answer for this
+                # version only.
                 catalog.create_macros(con, catalog.macros(ops.stamp(con, self.clock())))
             clean(warehouse.next, warehouse.scratch)
             warehouse.replace(path)
@@ -116,5 +118,5 @@ class Erasures:
         self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
 
     def altered(self) -> list[Path]:
-        """Copies of published files that somebody altered: they may contain erased students."""
+        """Copies of published files that somebody altered, which may contain erased students."""
         return [path for path in self.warehouse.altered.glob("*") if path.is_file()]

@@ -1,15 +1,15 @@
-"""Lands a fetch's bodies: writes each to `raw/` as it arrives, and flattens and stages its rows at the same time.
+"""Lands a fetch's bodies: writes each body to `raw/` on arrival, and flattens and stages the rows at the same time.
 
-    LandingSession     begins landings, and keeps the last one's staged rows
+    LandingSession     begins landings, and keeps the last landing's staged rows
     StagingWriter      a landing in progress
-    StagingBodyWriter  writes and stages its bodies, in this process
+    StagingBodyWriter  writes and stages bodies, in this process
     BodyWriterProcess  the same in a second process, while the next page of a large set is fetched
 
-Staging is only a head start: staged rows do not count until the bodies are durable and the landing has its verdict.
+Staging is only a head start: staged rows do not count until the bodies are durable and the landing has a verdict.
 Without staged rows, the landing is flattened from `raw/`. Each walk's rows are staged separately, since only the end of
 the fetch shows which walks count.
 
-A message to the second process is the name of one of `StagingBodyWriter`'s methods and its arguments; all except `add`
+A message to the second process is the name of a method of `StagingBodyWriter` and the arguments; all except `add`
 are answered. The second process knows neither the key nor the service, holds no lock and decides nothing. It ends when
 its pipe closes; the process that holds the writer lock owns the files it has written.
 """
@@ -57,7 +57,7 @@ _MAIN = f"from {__name__} import main; main()"
 
 
 class StagedPart(msgspec.Struct, frozen=True):
-    """Staged bodies of one set: the folder of their rows, and their rejects, drift and oddities.
+    """Staged bodies of a set: the folder of the rows, and the rejects, drift and oddities.
 
     `values` counts the values of each column, by table.column.
     """
@@ -73,7 +73,7 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Flattened:
-    """One landing, flattened and staged: its rows in several parts, with their rejects and drift."""
+    """A landing, flattened and staged: the rows in several parts, with rejects and drift."""
 
     landing: int
     parts: tuple[StagedPart, ...]
@@ -84,7 +84,7 @@ class Flattened:
         return [r for part in self.parts for r in part.rejects]
 
     def of(self, set_name: str) -> list[StagedPart]:
-        """Return the parts of one set, in order."""
+        """Return the parts of a set, in order."""
         return [part for part in self.parts if part.set == set_name]
 
     def rejected(self) -> dict[str, int]:
@@ -117,7 +117,7 @@ class Flattened:
 
 
 class PartInProgress:
-    """Flattens and stages bodies of one set, one after the other."""
+    """Flattens and stages bodies of a set, in turn."""
 
     def __init__(self, set_name: str, folder: Path) -> None:
         self._flattener = Flattener(set_name)
@@ -128,7 +128,7 @@ class PartInProgress:
         self._values: Counter[str] = Counter()
 
     def add(self, body: Landed) -> None:
-        """Add one body."""
+        """Add a body."""
         if (batch := self._flattener.add(body)) is not None:
             self._keep(batch)
 
@@ -160,7 +160,7 @@ class PartInProgress:
 
 
 def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
-    """Flatten and stage landed bodies of one set into `folder`."""
+    """Flatten and stage landed bodies of a set into `folder`."""
     with closing(PartInProgress(set_name, folder)) as part:
         for body in bodies:
             part.add(body)
@@ -170,18 +170,18 @@ def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
 class StagingBodyWriter:
     """Writes the bodies of a landing in progress, and stages their rows.
 
-    `partial` is the landing's folder while it is written, `aside` an empty folder for staged rows.
+    `partial` is the landing's folder until it is complete, `aside` an empty folder for staged rows.
     """
 
     def __init__(self, partial: Path, aside: Path) -> None:
         self._aside = aside
         self._bodies = BodyWriter(partial)
         self._parts: dict[tuple[str, int], PartInProgress] = {}
-        # The error that ended staging. Flattening the landing from raw/ will meet it again, if it lasts.
+        # The error that ended staging. Flattening the landing from raw/ will meet a lasting error again.
         self._ended_by: Exception | None = None
 
     def add(self, received: Received, content: bytes) -> None:
-        """Write one body. Its rows are staged unless it is a search's: only the end shows which searches count."""
+        """Write a body. The rows are staged, except a search's: only the end shows which searches count."""
         self._bodies.add(received, content)
         if received.kind != "search" and self._ended_by is None:
             try:
@@ -222,7 +222,7 @@ class StagingBodyWriter:
 
 
 class BodyWriterProcess:
-    """An `StagingBodyWriter` in a process of its own."""
+    """A `StagingBodyWriter` in a second process."""
 
     def __init__(self, partial: Path, aside: Path) -> None:
         """Start the process; bodies may be added at once."""
@@ -240,7 +240,7 @@ class BodyWriterProcess:
         self._send(partial, aside)
 
     def add(self, received: Received, content: bytes) -> None:
-        """Send one body without waiting for it to be written. Raises the error of an earlier body."""
+        """Send a body without waiting until the body is written. Raises the error of an earlier body."""
         if self._pipe.poll():
             self._receive()  # no answer is due, so it is an error
         self._send("add", received, content)
@@ -278,7 +278,7 @@ class BodyWriterProcess:
             raise self._lost() from None
 
     def _receive(self) -> Any:
-        """Read one answer. Raises the second process's error, or MachineError if the process is gone."""
+        """Read an answer. Raises the second process's error, or MachineError if the process is gone."""
         try:
             answer = self._pipe.recv()
         except (EOFError, OSError):
@@ -323,7 +323,7 @@ def main() -> None:
 
 
 class LandingSession:
-    """Begins landings in `raw/`, and keeps the last one's staged rows in `aside` until they are cleared.
+    """Begins landings in `raw/`, and keeps the last landing's staged rows in `aside` until `clear`.
 
     `staged` has them by the landing's day and number.
     """
@@ -336,23 +336,23 @@ class LandingSession:
     def begin(self, day: date, expected: int = 0, recorded: int = 0) -> StagingWriter:
         """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`).
 
-        `expected` is how many records its largest set may have; 0 if unknown.
+        `expected` is how many records the largest set may have; 0 if unknown.
         """
         self.staged.clear()
         return StagingWriter(self, day, recorded, in_second_process=expected >= LARGE and os.name == "posix")
 
     def take(self, manifest: Manifest) -> Flattened | None:
-        """Return the rows that were staged when this landing was fetched; None if there are none."""
+        """Return the rows that were staged during a landing's fetch; None without such rows."""
         return self.staged.get((manifest.snapshot_date, manifest.landing))
 
     def clear(self) -> None:
-        """Remove all staged rows: they are part of the lake now, or no longer needed."""
+        """Remove all staged rows, which are part of the lake now or no longer needed."""
         self.staged.clear()
         files.empty(self.aside)
 
 
 class StagingWriter:
-    """A landing in progress, which also stages the rows of its bodies. `finish` or `abandon` ends it."""
+    """A landing in progress, which also stages the rows of the bodies. `finish` or `abandon` ends the landing."""
 
     def __init__(self, session: LandingSession, day: date, recorded: int, *, in_second_process: bool) -> None:
         self.snapshot_date = day
@@ -365,12 +365,12 @@ class StagingWriter:
         self._writer = (BodyWriterProcess if in_second_process else StagingBodyWriter)(self._partial, aside)
 
     def add(self, received: Received, content: bytes) -> None:
-        """Take one body, without erased students."""
+        """Take a body, without erased students."""
         if (admitted := self._gate.admit(received, content)) is not None:
             self._writer.add(*admitted)
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
-        """Yield the bodies that would count if the landing were finished now with this manifest."""
+        """Yield the bodies that would count if the landing were finished now with the manifest `draft`."""
         self._writer.flush()
         return LandingFolder(self._partial, self._stamped(draft)).bodies(set_name)
 
@@ -389,7 +389,7 @@ class StagingWriter:
             try:
                 parts = tuple(self._writer.staged(landing))
                 self._session.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
-            except Exception as error:  # noqa: BLE001 - it only costs time: the bodies are durable
+            except Exception as error:  # noqa: BLE001 - only time is lost: the bodies are durable
                 log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
         self._writer.close()
         return landing.manifest

@@ -1,7 +1,7 @@
 """The landings: which of a day counts, waits for approval or comes next (`Landings`), and the day that they make.
 
-`Composer` flattens landings, composes their day in the build folder, and moves it into the lake. `policy` decides on
-them.
+`Composer` flattens landings, composes their day in the build folder, and moves the day into the lake. `policy` decides
+on landings.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Landings:
         return open_hold(self.raw.manifests(day))
 
     def undecided(self) -> list[Manifest]:
-        """The landings without a verdict, in order: their sync was killed, or could not compare them with anything."""
+        """The landings without a verdict, in order: a killed sync's, or a sync's that had nothing to compare with."""
         return [m for m in self.raw.manifests() if m.verdict is None]
 
     def newest(self) -> Manifest | None:
@@ -97,7 +97,7 @@ STEP = 2**40
 
 @dataclass(frozen=True)
 class Composed:
-    """A day composed in the build folder from its landings, in their order."""
+    """A day composed in the build folder from the landings, in order."""
 
     candidate: Candidate
     parts: list[Part]
@@ -122,7 +122,7 @@ class Composer:
         self._copy_aside = self._aside / "copy"
 
     def flatten(self, manifest: Manifest) -> Flattened:
-        """Return one landing's staged rows and rejects: from its fetch, or read again from `raw/`."""
+        """Return a landing's staged rows and rejects: from the fetch, or read again from `raw/`."""
         if (staged := self.session.take(manifest)) is not None:
             return staged
         folder = self._aside / f"landing={manifest.landing}"
@@ -130,7 +130,8 @@ class Composer:
         return Flattened(manifest.landing, tuple(parts))
 
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
-        """Compose the day of these landings, in their order (G7); returns it and its changes to the published tables.
+        """Compose the day of the landings, in order (G7); returns the day, and what the day changes in the published
+        tables.
 
         `flattened` holds the rows of the landing to decide on.
         """
@@ -147,7 +148,7 @@ class Composer:
         return record
 
     def copy(self, composed: Composed, lake: Lake) -> None:
-        """Copy a day into another lake; it can still be committed."""
+        """Copy a day into another lake; the day can still be committed."""
         folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
         replace(composed, candidate=Candidate(composed.candidate.day, folder)).into(lake)
 
@@ -171,7 +172,7 @@ class Composer:
         return self.commit(self._compose(counted, parts), lake)
 
     def _compose(self, manifests: Sequence[Manifest], parts: list[Part]) -> Composed:
-        """Compose the day of these landings from their parts; it reflects the erasures that all of them reflect."""
+        """Compose a day from the parts of the landings. The day reflects the erasures that all landings reflect."""
         with self.warehouse.computing() as con:
             candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
         numbers = tuple(m.landing for m in manifests)

@@ -1,7 +1,7 @@
 """Listeners of a night: the morning page, the pseudonymous file, the off-site copy, an erasure's holders.
 
-A listener that fails never fails a night: the log says so, and the next night makes up for it. What could make a night
-wrong does not listen. `assembly` says who listens.
+A listener that fails never fails a night: the log says so, and the next night makes up for the failure. What could make
+a night wrong does not listen. `assembly` says who listens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rollbook.landing.erased import Matcher, Pending
 class ErasureUnderWay:
     """An erasure that the landings, the lake and the published files have seen; listeners remove what else there is.
 
-    They add what they removed to `counts` (see `privacy.erasure.LABELS`).
+    Listeners add what they removed to `counts` (see `privacy.erasure.LABELS`).
     """
 
     number: int
@@ -28,7 +28,7 @@ class ErasureUnderWay:
 
 
 class Listener:
-    """Every method is called by the writer, under its lock, and does nothing unless it is overridden."""
+    """Every method is called by the writer, under the lock, and does nothing unless overridden."""
 
     # The listener's name in the log.
     name = "a listener"
@@ -37,22 +37,22 @@ class Listener:
         """A writer has begun, and the warehouse is up to date: make up for what an earlier night left."""
 
     def before_publish(self, next_file: Path, at: datetime) -> None:
-        """The next file has passed its checks, and readers do not have it yet."""
+        """The next file has passed the checks, and readers do not have the file yet."""
 
     def published(self, at: datetime) -> None:
         """Readers have a new file."""
 
     def failed(self, error: RollbookError, at: datetime) -> None:
-        """A stage failed; readers keep what they have."""
+        """A stage failed; readers keep the published file."""
 
     def erased(self, erased: ErasureUnderWay) -> None:
         """Remove an erased student. It may be called again after a kill; an error leaves the erasure under way."""
 
     def ended(self, at: datetime) -> None:
-        """A writer is done, whether it failed or not."""
+        """A writer is done, or has failed."""
 
     def landings(self, day: date) -> list[int]:  # noqa: ARG002 - see the class
-        """The numbers of the day's landings that it knows of, whether or not they are still here."""
+        """The numbers of the day's landings that the listener knows of, even of lost landings."""
         return []
 
     def remark(self) -> str:

@@ -68,7 +68,7 @@ def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
 
 @dataclass
 class Backfilled:
-    """The result for each day of a backfill: rebuilt, or why it was skipped, in a word and in a sentence."""
+    """The result for each day of a backfill: rebuilt, or the reason for skipping, in a word and in a sentence."""
 
     rebuilt: dict[date, DayRecord] = field(default_factory=dict)
     why: dict[date, Skip] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Backfilled:
     counts: tuple[TableCounts, ...] = ()
 
     def add_day(self, day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> list[Manifest]:
-        """Record a day's held landings, or why it is skipped. Returns its landings that count."""
+        """Record a day's held landings, or the reason for skipping the day. Returns the landings that count."""
         landings = counted(manifests)
         held = [m.landing for m in manifests if m.verdict is Verdict.HELD]
         if held:
@@ -89,14 +89,14 @@ class Backfilled:
 
 
 def days_between(first: date, last: date) -> list[date]:
-    """The days of a range, both ends included. Raises ArgumentError if it ends before it begins."""
+    """The days of a range, both ends included. Raises ArgumentError if the range ends before the beginning."""
     if last < first:
         raise ArgumentError(f"The range ends before it begins: write rollbook backfill {last} {first}")
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
 def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
-    """Flatten the landed days of a range again from raw/, merge them, publish once (G8).
+    """Flatten the landed days of a range again from raw/, merge, publish once (G8).
 
     Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; HeldError if a
     table would lose more than the hold allows and that is not confirmed. Nothing changes then.
@@ -111,7 +111,7 @@ def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = 
 
 
 def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
-    """Rebuild everything from `raw/` alone: the lake, the history by its definition, the record of the syncs.
+    """Rebuild everything from `raw/` alone: the lake, the history by the definition, the record of the syncs.
 
     With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
     it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
@@ -177,7 +177,7 @@ def publish_staged(
 ) -> tuple[TableCounts, ...]:
     """Merge recomposed days, move them into the lake and publish them. Returns the changes per current table.
 
-    Raises HeldError if they remove more than the hold allows and that is not confirmed; nothing changes then.
+    Raises HeldError if the days remove more than the hold allows and nobody confirms that; nothing changes then.
     """
     if full_refresh:
         rollbook.recovery.refuse_to_lose()

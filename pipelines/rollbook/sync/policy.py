@@ -1,8 +1,8 @@
 """Every decision about a landing, as pure functions of their arguments: no files, no clock, no environment.
 
 `decide` turns the proof, the counts, the rejects and an earlier hold into one `Decision`. The sync, status, the checks,
-the alerts and the report all use it, or the resulting verdict. Below are the messages about landings, and about days
-without one, that the log, the UI and the command line share.
+the alerts and the report all use the decision, or the resulting verdict. Below are the messages about landings, and
+about days without a landing, that the log, the UI and the command line share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rollbook.util.text import listed
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
 
-# A small table loses 10 % with one row: up to this many removed rows are never held, whatever their share.
+# A small table loses 10 % with a single row: up to five removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5
 # Up to this many refused records of a set are just bad records, whatever their share: one bad class of four costs one
 # record. More than this, and more than MAX_REJECTED of the set, mean that the contract has changed.
@@ -35,7 +35,7 @@ UNPROVEN_NIGHTS = 3
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision on a landing: its verdict, and why it is held, failed or unproven. `counts` are per table."""
+    """The decision on a landing: the verdict, why it is held, failed or unproven, and the `counts` per table."""
 
     verdict: Verdict
     reason: str
@@ -52,7 +52,7 @@ def decide(
 ) -> Decision:
     """The verdict on a landing that would change the published tables by `counts` (G1, G3).
 
-    A landing that was held once stays held until it is approved, even if the settings or the published tables have
+    A landing that was held once stays held until approved, even if the settings or the published tables have
     changed since.
     """
     reason = change_guard(
@@ -72,7 +72,7 @@ def decide(
 def change_guard(
     counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unverified: Mapping[str, int]
 ) -> str:
-    """The reason why these counts exceed a normal night's, as text; empty if they do not (G3).
+    """The reason why counts exceed a normal night's, as text; empty if none does (G3).
 
     Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
     columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
@@ -106,7 +106,7 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
     changed, and why; else empty (G9).
 
     Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
-    received records per set, `values` that of the values that were kept, by table.column.
+    received records per set, `values` the number of values that were kept, by table.column.
     """
     for name in WALKED:
         refused = [r for r in rejects if r.set == name and not r.column]
@@ -116,7 +116,7 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
     refused = [r for r in rejects if r.column and r.reason != CONFLICT]
     for (name, table, column), count in Counter((r.set, r.table, r.column) for r in refused).items():
         declared = TABLES[table]
-        # A whole object or list that cannot be read is one of its record.
+        # A whole object or list that cannot be read counts per record.
         is_value = column in declared.names and column not in declared.key
         stated = count + values.get(f"{table}.{column}", 0) if is_value else records[name]
         if name in WALKED and count > NEVER_TOO_MANY_REJECTS and count > MAX_REJECTED * stated:
@@ -136,12 +136,12 @@ def too_many_rejected(rejected: int, records: int) -> bool:
 
 
 def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """The landings of one day that make up its state, in order (G7)."""
+    """The landings of a day that make up the day's state, in order (G7)."""
     return [m for m in manifests if m.counts_for_its_day]
 
 
 def in_part(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """The approved parts of landings that are held for the rest, each with its landing's number."""
+    """The approved parts of landings that are held for the rest, each with the landing's number."""
     return tuple(f"{m.landing} {part}" for m in manifests for part in sorted(m.parts))
 
 
@@ -153,7 +153,7 @@ def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
 
 @dataclass(frozen=True)
 class Unproven:
-    """A set that no night since `since` has proven, and some ids that its newest walks repeated."""
+    """A set that no night since `since` has proven, and some ids that the newest walks repeated."""
 
     set: str
     since: date

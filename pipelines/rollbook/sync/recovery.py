@@ -1,7 +1,7 @@
 """Recovery: before any decision, the warehouse is brought to the state that the counted landings imply (G4).
 
 A killed writer, a full disk, a lost, damaged or restored file, or rows that somebody changed in the published file
-leave the lake or the published file behind `raw/`. This module finds what is behind and what to start from; its caller
+leave the lake or the published file behind `raw/`. This module finds what is behind and what to start from; the caller
 merges and publishes.
 """
 
@@ -24,12 +24,12 @@ from rollbook.util.text import count_of, listed
 log = logging.getLogger(__name__)
 
 
-# A landing: its day, and its number within the day.
+# A landing: the day, and the number within the day.
 Key = tuple[date, int]
 
 
 def _is_there(here: Mapping[Key, datetime | None], key: Key, began: datetime | None) -> bool:
-    """Whether a landing is here: by its number and, where both are known, by when its sync began."""
+    """Whether a landing is here: by the number and, where both are known, by the time when the sync began."""
     return key in here and (began is None or here[key] in (None, began))
 
 
@@ -65,7 +65,7 @@ class Recovery:
         return known
 
     def missing(self) -> list[Key]:
-        """The landings that `raw/` has lost, as day and number: they were there, and were neither discarded nor
+        """The landings that `raw/` has lost, as day and number: once landed, and neither discarded nor
         expired. One in whose place is another is lost, too. Writes nothing.
         """
         here = self.raw.began()
@@ -111,23 +111,23 @@ class Recovery:
         return [day for day, of in wanted.items() if made.get(day) != of]
 
     def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:
-        """Whether a file with these merged days and digests is up to date with the lake."""
+        """Whether a file with the `merged` days and digests is up to date with the lake."""
         lake = {day: record.digest for day, record in self.lake.days(sized=False).items()}
         return lake.items() <= merged.items() and not self.landings.discarded_days() & merged.keys()
 
     def _holds_the_outcomes(self, path: Path) -> bool:
-        """Whether a file says of the landings that it knows what is true now: a held one may have been discarded."""
+        """Whether the outcomes that a file records are still true: a held landing may have been discarded."""
         known = self.warehouse.outcomes(path)
         here = {(m.snapshot_date, m.landing): outcome for m, outcome, _ in ops.decided(self.raw)}
         return all(known[each] == here[each] for each in known.keys() & here.keys())
 
     def published(self) -> Path | None:
-        """The published file, if there is one."""
+        """The published file, if any."""
         return self.warehouse.published if self.warehouse.published.is_file() else None
 
     def base(self) -> Path | None:
-        """The file to bring up to the lake where the published one is behind: a sound file that Rollbook wrote, or
-        None for an empty one.
+        """The file to bring up to the lake where the published file is behind: a sound file that Rollbook wrote, or
+        None for an empty file.
 
         Raises ExpiredError if no file here holds all expired days any more; readers then get the newest kept file.
         """
@@ -161,9 +161,9 @@ class Recovery:
         )
 
     def lost(self) -> tuple[TableCounts, ...]:
-        """Rows that the next file lacks of the published one, as counts per current table.
+        """Rows of the published file that the next file lacks, as counts per current table.
 
-        If the published file is lost, damaged or not ours, compares with the newest kept one.
+        If the published file is lost, damaged or not ours, compares with the newest kept file.
         """
         for path in (self.warehouse.published, *self.warehouse.kept()):
             if self._merged(path) is not None:
@@ -176,7 +176,7 @@ class Recovery:
     def recover_damaged(self) -> str | None:
         """Find damaged files and remove or replace them; returns a message with what was done and what to run.
 
-        It reads every file, so it is called only after one could not be read. None if nothing could be repaired.
+        This reads every file, so call it only after a file could not be read. None if nothing could be repaired.
         """
         published = self.warehouse.published
         if published.is_file() and not self.warehouse.is_sound(thoroughly=True):
@@ -215,7 +215,7 @@ class Recovery:
         return [d for d in old if d not in there or merged.get(d) == there[d].digest]
 
     def expire(self, days: list[date]) -> None:
-        """Delete these days' raw bodies and snapshots; the history keeps their content (G7).
+        """Delete the raw bodies and snapshots of days; the history keeps the content (G7).
 
         The list of expired days is written first: from then on, `raw/` alone cannot rebuild the tables, and a rebuild
         is refused.
@@ -252,7 +252,7 @@ class Recovery:
             )
 
     def _merged(self, path: Path) -> dict[date, str] | None:
-        """The merged days of a file, if Rollbook wrote it and it can be read; else None."""
+        """The merged days of a readable file that Rollbook wrote; else None."""
         if not self.warehouse.own.is_unmodified(path):
             return None
         try:
@@ -261,7 +261,7 @@ class Recovery:
             return None
 
     def _restore_newest(self, kept: list[Path]) -> None:
-        """Restore the newest sound kept file if the published one is lost or not ours."""
+        """Restore the newest sound kept file if the published file is lost or not ours."""
         own = self.warehouse.own
         if own.is_unmodified(self.warehouse.published):
             return

@@ -68,7 +68,7 @@ class NightsBefore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The effect of a landing, before anything is recorded: its day, composed in the build folder, and the decision."""
+    """The effect of a landing, before anything is recorded: the day, composed in the build folder, and the decision."""
 
     flattened: Flattened
     composed: Composed
@@ -88,7 +88,7 @@ class Synced:
 class Merged:
     """The next file, brought up to the lake: the changes per current table, and what `publish` need not check again.
 
-    `since` is the first day that the merge changed (None: everything), `unchanged` the tables that it left alone.
+    `since` is the first day that the merge changed (None: everything), `unchanged` the tables that no change touched.
     """
 
     counts: tuple[TableCounts, ...]
@@ -99,7 +99,7 @@ class Merged:
 class Rollbook:
     """One institution's warehouse and its nights. Everything that writes needs `writer()` or `fetching()`.
 
-    It holds places and settings only: what one stage of a night makes, the next one is given.
+    A Rollbook holds places and settings only: each stage of a night returns a value, which the next stage is given.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Rollbook:
         return done
 
     def finish(self, manifest: Manifest) -> Synced:
-        """Decide on a landing, merge and publish it: the rest of a night. Raises as these stages do."""
+        """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
         manifest, record = self.snapshot(manifest)
         merged = self.merge()
         self.publish(merged)
@@ -216,12 +216,12 @@ class Rollbook:
             raise DamagedError(done) from error
 
     def tell(self, what: Callable[[Listener], None]) -> None:
-        """Tell all listeners something; one that fails is a warning in the log."""
+        """Tell all listeners something; a failure is a warning in the log."""
         for listener in self.listeners:
             try:
                 with machine_errors(self.warehouse.root):
                     what(listener)
-            except Exception as error:  # noqa: BLE001 - the night is worth more than any of them
+            except Exception as error:  # noqa: BLE001 - the night is worth more than any listener
                 # Other messages may hold values.
                 why = error.message if isinstance(error, RollbookError) else type(error).__name__
                 log.warning(
@@ -360,9 +360,11 @@ class Rollbook:
     def snapshot(self, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
         """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
-        Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake as it was.
+        Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake alone.
         """
-        if manifest.counts_for_its_day and approval is None:  # it has its verdict, and `recover` has made its snapshot
+        if (
+            manifest.counts_for_its_day and approval is None
+        ):  # the verdict was given, and `recover` has made the snapshot
             return manifest, self.lake.days()[manifest.snapshot_date]
         flattened = self.composer.flatten(manifest)
         record = partial(
@@ -458,7 +460,7 @@ class Rollbook:
         return Merged(tuple(counts), since, unchanged)
 
     def publish(self, merged: Merged) -> None:
-        """Check the next file and swap it in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
+        """Check the next file and swap the file in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
         Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
         in place.
@@ -477,7 +479,7 @@ class Rollbook:
     def _prepare(self, merged: Merged, shown_from: date | None) -> None:
         """Fill the next file with the institution's own CSV files and the views, and check it.
 
-        Its views show the lake from the day `shown_from` on (None: all of it).
+        The views show the lake from the day `shown_from` on (None: the whole lake).
         """
         root, mode, days = self.warehouse.root, self.warehouse.mode, self.lake.days()
         editable.ensure(root, mode)
@@ -494,9 +496,9 @@ class Rollbook:
                 raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
 
     def _counts_once_merged(self, composed: Composed) -> tuple[TableCounts, ...]:
-        """The changes that a day before the newest one makes for readers: only its merge shows what later days leave.
+        """The changes that a day before the newest day makes for readers: only a merge shows what later days leave.
 
-        Requires the writer lock, or a build folder of one's own. The lake stays as it is.
+        Requires the writer lock, or a private build folder. The lake stays unchanged.
         """
         staged = StagedLake(self.lake, self.warehouse.staged_lake)
         self.composer.copy(composed, staged)
@@ -508,7 +510,7 @@ class Rollbook:
     def decide(self, undecided: Iterable[Manifest]) -> None:
         """Decide on landings whose sync could not, in their order; each is published before the next is compared.
 
-        One of another institution never counts: its sync could not tell whose warehouse this is (G11).
+        A landing of another institution never counts: the sync could not tell whose warehouse this is (G11).
         """
         for manifest in undecided:
             school = manifest.school_id
@@ -527,7 +529,7 @@ class Rollbook:
         return policy.partition(day, self.first_day(), self.today(), self.settings.timezone)
 
     def first_day(self) -> date:
-        """The first day that can be synced: as set, else the first landed day, or yesterday before there is one: the
+        """The first day that can be synced: as set, else the first landed day, or yesterday before any landing: the
         first sync may have begun before midnight.
         """
         landed, today = self.raw.all_days(), self.today()
@@ -538,7 +540,7 @@ class Rollbook:
         return self.landings.newest()
 
     def bound_to(self) -> int | None:
-        """The warehouse's institution, from its first counted landing (G11); None before it."""
+        """The warehouse's institution, from the first counted landing (G11); None before that landing."""
         school_id = self.raw.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
 
