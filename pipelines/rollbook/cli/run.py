@@ -36,7 +36,6 @@ from rollbook.cli.app import (
 )
 from rollbook.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
 from rollbook.landing.manifest import Details
-from rollbook.sync import approvals, past
 from rollbook.util import machine
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
@@ -134,6 +133,8 @@ def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str
     """Show what is held and merge that: the job is given the digests of what was shown."""
     if day and every_day:
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
+    from rollbook.sync import approvals
+
     held = approvals.to_approve(rollbook, day, every_day=every_day)
     for each in held:
         approvals.approval(rollbook, each, parts, reason)  # what is wrong is refused before anything is said
@@ -201,10 +202,10 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
-    from rollbook.sync.past import days_between
+    from rollbook.sync import past
 
     rollbook = open_rollbook(demo=demo)
-    asked, institution = days_between(first, last), rollbook.settings.institution
+    asked, institution = past.days_between(first, last), rollbook.settings.institution
     begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
     if begin > last:
         raise NothingLandedError(". ".join(past.backfilled(rollbook, asked, {}).skipped.values()), asked)
@@ -247,7 +248,7 @@ def rebuild(
     """
     from rollbook.operations.known import rebuild_as_known_on
     from rollbook.privacy import access
-    from rollbook.sync.past import within_hold
+    from rollbook.sync import past
 
     rollbook = open_rollbook()
     if as_known_on is not None or target is not None:
@@ -260,7 +261,9 @@ def rebuild(
         return
     with progress() as rollbook.progress:
         done = past.rebuild(
-            rollbook, confirm=lambda hold: yes or within_hold(hold) or _confirmed_hold(hold), accept_loss=accept_loss
+            rollbook,
+            confirm=lambda hold: yes or past.within_hold(hold) or _confirmed_hold(hold),
+            accept_loss=accept_loss,
         )
     _print_backfill(done)
 

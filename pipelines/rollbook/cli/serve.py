@@ -50,7 +50,6 @@ from rollbook.settings import DEMO, PREFIX, ROOT
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
 from rollbook.store.statements import statements
-from rollbook.sync import approvals
 from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
@@ -308,6 +307,8 @@ def _play(rollbook: Rollbook, day: date) -> None:
     except RunFailedError as error:
         if error.exit_code != HeldError.exit_code:
             raise
+        from rollbook.sync import approvals
+
         held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
         run_job(day, approve=held, reason="the summer of a made-up school")
         err.print(f"{error.message} Approved.")
