@@ -131,10 +131,10 @@ def sync(
 
 def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
     """Show what is held and merge that: the job is given the digests of what was shown."""
-    if day and every_day:
-        raise ArgumentError("--all approves the held syncs of all days: leave out --date")
     from rollbook.sync import approvals
 
+    if day and every_day:
+        raise ArgumentError("--all approves the held syncs of all days: leave out --date")
     held = approvals.to_approve(rollbook, day, every_day=every_day)
     for each in held:
         approvals.approval(rollbook, each, parts, reason)  # what is wrong is refused before anything is said

@@ -302,13 +302,13 @@ def demo(
 
 def _play(rollbook: Rollbook, day: date) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
+    from rollbook.sync import approvals
+
     try:
         run_job(day)
     except RunFailedError as error:
         if error.exit_code != HeldError.exit_code:
             raise
-        from rollbook.sync import approvals
-
         held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
         run_job(day, approve=held, reason="the summer of a made-up school")
         err.print(f"{error.message} Approved.")

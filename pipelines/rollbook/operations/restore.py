@@ -12,9 +12,8 @@ def restore(rollbook: Rollbook, kept: Path) -> None:
     """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
     with rollbook.writer(recover=False):
         merged = rollbook.warehouse.merged_days(kept)
-        shown = [
-            record for day, record in rollbook.lake.days().items() if day in merged
-        ]  # without days that have expired from the lake
+        # Without the days that have expired from the lake: no view may read a deleted file.
+        shown = [record for day, record in rollbook.lake.days().items() if day in merged]
         rollbook.warehouse.restore(kept, lambda con: catalog.create_snapshots(con, rollbook.lake, shown))
         rollbook.tell(lambda listener: listener.began(rollbook.clock()))
         rollbook.tell(lambda listener: listener.published(rollbook.clock()))

@@ -170,7 +170,7 @@ def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
 class StagingBodyWriter:
     """Writes the bodies of a landing in progress, and stages their rows.
 
-    `partial` is the landing's folder until it is complete, `aside` an empty folder for staged rows.
+    `partial` is the folder of the unfinished landing, `aside` an empty folder for staged rows.
     """
 
     def __init__(self, partial: Path, aside: Path) -> None:

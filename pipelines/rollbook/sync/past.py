@@ -98,7 +98,7 @@ def days_between(first: date, last: date) -> list[date]:
 def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
     """Flatten the landed days of a range again from raw/, merge, publish once (G8).
 
-    Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; HeldError if a
+    Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; NotConfirmedError if a
     table would lose more than the hold allows and that is not confirmed. Nothing changes then.
     """
     days = days_between(first, last)
@@ -177,12 +177,9 @@ def publish_staged(
 ) -> tuple[TableCounts, ...]:
     """Merge recomposed days, move them into the lake and publish them. Returns the changes per current table.
 
-    Raises HeldError if the days remove more than the hold allows and nobody confirms that; nothing changes then.
+    Raises NotConfirmedError if they remove more than the hold allows and nobody confirms that; nothing changes then.
     """
-    if full_refresh:
-        rollbook.recovery.refuse_to_lose()
-    base = None if full_refresh else rollbook.recovery.published()
-    merged = rollbook.merge_into(base, lake=staged, full_refresh=full_refresh)
+    merged = rollbook.merge(lake=staged, full_refresh=full_refresh)
     confirm_loss(rollbook, confirm)
     staged.move_in()
     rollbook.publish(merged)

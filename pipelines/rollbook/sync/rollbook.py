@@ -177,10 +177,10 @@ class Rollbook:
 
     def _began(self, *, recover: bool) -> RollbookError | None:
         """Recover, and tell the listeners that a writer has begun. Returns the error that stopped recovery."""
-        blocked = None
         if not recover:
             self._swept()
-            return blocked
+            return None
+        blocked = None
         try:
             with self._repaired():
                 self.recover()
@@ -257,9 +257,8 @@ class Rollbook:
             except CheckError:
                 if base is None or self.landings.expired_days():
                     raise
-                self.publish(
-                    self.merge_into(None, full_refresh=True)
-                )  # the file's content is wrong: start from the lake
+                # The file's content is wrong: start from the lake alone.
+                self.publish(self.merge_into(None, full_refresh=True))
         self.finish_erasure()
         self.decide(self.landings.undecided())
 
@@ -294,9 +293,9 @@ class Rollbook:
         `fresh`.
 
         Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
-        and ArgumentError for a day that is not a partition. If recovery's error `blocked` it, the landing is kept for
-        the next writer to decide on, and that error is raised. It is compared with the nights `before` (default: this
-        warehouse's).
+        and ArgumentError for a day that is not a partition. With recovery's error as `blocked`, the landing is kept for
+        the next writer to decide on, and that error is raised. The walk is compared with the nights `before` (default:
+        this warehouse's).
         """
         day = self.partition(day or self.today())
         landed = (m for later in self.raw.days() if later > day for m in self.raw.readable(later))
@@ -418,14 +417,16 @@ class Rollbook:
         decision = policy.decide(manifest, counts, self.settings, approve=approval is not None)
         return Evaluation(flattened, composed, decision)
 
-    def merge(self, *, full_refresh: bool = False) -> Merged:
-        """Bring the next file up to the lake: current tables, history, changes, the record of the syncs.
+    def merge(self, *, full_refresh: bool = False, lake: Lake | None = None) -> Merged:
+        """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes, the record
+        of the syncs.
 
         `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost.
         """
         if full_refresh:
             self.recovery.refuse_to_lose()
-        return self.merge_into(None if full_refresh else self.recovery.published(), full_refresh=full_refresh)
+        base = None if full_refresh else self.recovery.published()
+        return self.merge_into(base, lake=lake, full_refresh=full_refresh)
 
     def merge_into(
         self,
