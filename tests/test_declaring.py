@@ -86,7 +86,8 @@ from pathlib import Path
 from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.operations.doctor import Level, examine
-rollbook.rebuild()
+from rollbook.sync.past import rebuild
+rebuild(rollbook)
 wrong = [found for found in examine(rollbook) if found.level is Level.FAILED]
 assert {found.what for found in wrong} <= {"clock"}, wrong  # the service's stands still
 question = "SELECT teacher_id, department FROM teachers_as_of(DATE '2026-11-22') ORDER BY 1"
