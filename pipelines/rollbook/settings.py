@@ -307,6 +307,14 @@ class WarehouseSettings(_Group):
     mirror_proof_minutes: Annotated[float, Field(ge=0)] = 0
     fleet_engine: EngineName = DUCKDB
 
+    def command(self, arguments: str) -> str:
+        """A command about this warehouse, as somebody types it: `rollbook --institution ash sync`."""
+        return f"rollbook --institution {self.institution} {arguments}" if self.institution else f"rollbook {arguments}"
+
+    def called(self, field: str) -> str:
+        """A setting that each institution has for itself: `ROLLBOOK_API_KEY`, or its line in the registry."""
+        return f"{field} of {self.institution} in {institutions.FILE}" if self.institution else PREFIX + field.upper()
+
     @cached_property
     def warehouse_path(self) -> Path:
         """The warehouse folder, absolute; with a registry, the institution's subfolder of `common_path`."""

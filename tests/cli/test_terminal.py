@@ -19,7 +19,7 @@ from rich.text import Text
 from rollbook.cli.app import LogLines, Terminal, table
 from rollbook.util.text import markdown, printable
 from tests.support.nights import House, folder
-from tests.support.processes.commands import COMMAND, run_command
+from tests.support.processes.commands import COMMAND
 from tests.support.records import classes, students
 from tests.support.wire.service import KEY, Service
 
@@ -32,16 +32,6 @@ SHOWN = r"A\u001b]0;owned\u0007B\u001b[31mC\u001b[1A\u001b[2KD\u009b31mE\u202efd
 def harmless(text: str) -> bool:
     """Whether a text holds nothing that a terminal obeys, but line ends."""
     return not any(ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\u2066\u2069\u2028" for c in text if c != "\n")
-
-
-def test_messages_name_the_command_as_it_was_called(tmp_path: Path) -> None:
-    """By its name where a shell finds it, else by the path that was typed: a line of a message can be copied."""
-    (tmp_path / "institutions.toml").write_text("[oak]\n")
-    alone, fleet = {"ROLLBOOK_WAREHOUSE": str(tmp_path)}, {"ROLLBOOK_INSTITUTIONS": str(tmp_path / "institutions.toml")}
-    for path, called in (({}, "rollbook"), ({"PATH": "/usr/bin"}, COMMAND[0])):
-        assert f"run `{called} sync` first" in run_command("sql", "SELECT 1", env=alone | path).stderr
-        of_one = run_command("--institution", "oak", "sql", "SELECT 1", env=alone | fleet | path).stderr
-        assert f"run `{called} --institution oak sync` first" in of_one
 
 
 def test_control_characters_are_shown_by_their_numbers() -> None:

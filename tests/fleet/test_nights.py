@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rollbook import settings
-from rollbook.fleet.nights import FleetState, NightKind, NightOutcome, load_state, record, resume
+from rollbook.fleet.nights import FleetState, load_state, record, resume
+from rollbook.fleet.worker import NightKind, NightOutcome
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district

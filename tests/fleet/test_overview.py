@@ -10,17 +10,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rollbook.fleet.nights import (
-    FleetStatus,
-    InstitutionStatus,
-    NightKind,
-    NightOutcome,
-    load_overview,
-    record,
-    write_prometheus,
-)
+from rollbook.fleet.nights import FleetStatus, InstitutionStatus, load_overview, record, write_prometheus
+from rollbook.fleet.worker import NightKind, NightOutcome
 from tests.support.nights import night
-from tests.support.processes.clocks import At
 from tests.support.records import students
 from tests.support.warehouses.district import District, copied, new_district
 
@@ -50,7 +42,7 @@ def district() -> Iterator[District]:
 def known(district: District) -> dict[str, InstitutionStatus]:
     with district.in_environment():
         fleet = district.fleet(2)
-        fleet.clock = At(datetime.combine(night(2), time(12), UTC))
+        fleet.now = datetime.combine(night(2), time(12), UTC)
         return {status.institution: status for status in load_overview(fleet).institutions}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.fleet.nights import NightKind
+from rollbook.fleet.worker import NightKind
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.servers import until
 from tests.support.warehouses.district import District, new_district

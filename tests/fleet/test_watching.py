@@ -10,7 +10,6 @@ import pytest
 from rollbook.fleet.nights import alerts_of
 from rollbook.outputs.notify.alerts import BATCH_DELAY, AlertKind, Alerts, Outcome, deliver
 from tests.support.nights import night
-from tests.support.processes.clocks import At
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire.listeners import Webhook
 
@@ -41,7 +40,7 @@ def district(hook: Webhook) -> Iterator[District]:
 
 def watched(district: District, number: int, at: time) -> dict[str, datetime]:
     fleet = district.fleet(number)
-    fleet.clock = At(datetime.combine(night(number), at, UTC))
+    fleet.now = datetime.combine(night(number), at, UTC)
     return fleet.watch()
 
 

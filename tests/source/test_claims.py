@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollbook.fleet.nights import NightKind
+from rollbook.fleet.worker import NightKind
 from rollbook.operations.discard import discard
 from rollbook.sync.past import always
 from tests.support.nights import night

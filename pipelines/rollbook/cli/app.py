@@ -37,7 +37,7 @@ from rollbook.settings import (
 from rollbook.store.published import DEMO_FOLDER
 from rollbook.tables import SETS
 from rollbook.util import files
-from rollbook.util.text import as_called, cell, naming, printable
+from rollbook.util.text import cell, printable
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
@@ -79,13 +79,9 @@ class Terminal(Console):
         super().__init__(highlight=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print. Sentences are soft-wrapped, so that a command can be copied whole; a table in a pipe is not cut.
-
-        Such a command is named as this one was called and, with a registry, names the current institution.
-        """
+        """Print. Sentences are soft-wrapped, so that a command can be copied whole; a table in a pipe is not cut."""
         if all(isinstance(text, str) for text in objects):
             options.setdefault("soft_wrap", True)
-            objects = tuple(as_called(naming(os.environ.get(INSTITUTION, ""), text)) for text in objects)
         else:
             options.setdefault("crop", self.is_terminal)
         super().print(*objects, **options)

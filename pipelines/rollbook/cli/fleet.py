@@ -35,7 +35,8 @@ from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from rollbook.fleet.build import Difference
-    from rollbook.fleet.nights import Fleet, FleetStatus, NightOutcome
+    from rollbook.fleet.nights import Fleet, FleetStatus
+    from rollbook.fleet.worker import NightOutcome
 
 # Of more institutions than this, only those that need attention are listed.
 LISTED = 30

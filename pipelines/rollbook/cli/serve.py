@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -295,9 +296,10 @@ def demo(
         out.print(table("", answer.columns, answer.rows))
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
     out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
-    out.print("[bold]The UI[/]    rollbook serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
-    out.print("[bold]Explore[/]   rollbook explore --demo: the school, its classes, its students.")
-    out.print("[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then rollbook sync")
+    command = "rollbook" if shutil.which("rollbook") else safe(sys.argv[0])  # `make demo` leaves it in .venv/bin
+    out.print(f"[bold]The UI[/]    {command} serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print(f"[bold]Explore[/]   {command} explore --demo: the school, its classes, its students.")
+    out.print(f"[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then {command} sync")
 
 
 def _play(rollbook: Rollbook, day: date) -> None:

@@ -20,10 +20,11 @@ from rollbook.assembly import assemble
 from rollbook.defs import checks, night, partitions, runs
 from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from rollbook.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
-from rollbook.fleet.nights import Fleet, NightKind, NightOutcome, outcome_of, record
+from rollbook.fleet.nights import Fleet, record
+from rollbook.fleet.worker import NightKind, NightOutcome, outcome_of
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Details
-from rollbook.util.text import count_of, listed, markdown, naming
+from rollbook.util.text import count_of, listed, markdown
 
 ROOT_TAG = "dagster/root_run_id"
 
@@ -87,7 +88,7 @@ def _sync_alone(
             kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
             at=book.clock(),
             day=days[0],
-            message=naming(name, error.message),
+            message=error.message,
             refused=isinstance(error, KeyRefusedError),
         )
     with suppress(OSError):
@@ -95,7 +96,7 @@ def _sync_alone(
     yield from _outcomes({name: outcome}, days)
     yield from _checked(context, [name], days)
     if failure is not None:
-        raise runs.failed(failure, name)
+        raise runs.failed(failure)
 
 
 def _keep_key_of(name: str) -> None:

@@ -34,7 +34,6 @@ from rollbook.landing.manifest import Hold
 from rollbook.operations.status import freshness, not_synced
 from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 from rollbook.util import files
-from rollbook.util.text import naming
 
 # A year, and a month more to compare with the year before.
 KEEP_DAYS = 400
@@ -52,12 +51,12 @@ class Failed(dg.Failure):
     # The UI's first line of an error begins with the class's module, unless it is a builtin.
     __module__ = "builtins"
 
-    def __init__(self, error: RollbookError, institution: str = "", **metadata: Any) -> None:
-        """With a registry, the commands in the message name the institution."""
+    def __init__(self, error: RollbookError, **metadata: Any) -> None:
+        """A held night also shows what would change."""
         if isinstance(error, HeldError) and isinstance(error.report, Hold):
             metadata["what would change"] = _hold_table(error.report)
-        description = naming(institution, error.message.removeprefix("Held: "))
-        super().__init__(description, metadata={"exit_code": error.exit_code, **metadata}, allow_retries=False)
+        description, metadata = error.message.removeprefix("Held: "), {"exit_code": error.exit_code, **metadata}
+        super().__init__(description, metadata=metadata, allow_retries=False)
 
 
 class Held(Failed):
@@ -66,9 +65,9 @@ class Held(Failed):
     __module__ = "builtins"
 
 
-def failed(error: RollbookError, institution: str = "", **metadata: Any) -> Failed:
+def failed(error: RollbookError, **metadata: Any) -> Failed:
     """Return what fails a run with this error."""
-    return (Held if isinstance(error, HeldError) else Failed)(error, institution, **metadata)
+    return (Held if isinstance(error, HeldError) else Failed)(error, **metadata)
 
 
 def _hold_table(hold: Hold) -> dg.MetadataValue[Any]:
@@ -154,7 +153,7 @@ def report_run(instance: dg.DagsterInstance, run: dg.DagsterRun, institution: st
     reason, code = ("", 0) if run.is_success else failure_reason(instance, run.run_id)
     kind = AlertKind.HELD if code == HeldError.exit_code else AlertKind.FAILED if code else AlertKind.SYNCED
     day = date.fromisoformat(run.tags[PARTITION_TAG])
-    alerts.report(Outcome(run.run_id, kind, day, naming(alerts.settings.institution, reason)))
+    alerts.report(Outcome(run.run_id, kind, day, reason))
     deliver({"": alerts})
 
 

@@ -29,7 +29,6 @@ from rollbook.institutions import Registry
 from rollbook.outputs import report
 from rollbook.util import files
 from rollbook.util.request_guard import LIMITS, Guard, allowed_hosts
-from rollbook.util.text import naming
 
 # The morning page may run its own script, but has no access to the UI served on the same origin.
 REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
@@ -63,8 +62,8 @@ def report_page(request: Request) -> Response:
         if registry is not None and not name:
             return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
         if registry is None or name in registry.institutions:  # no other name becomes part of a path
-            page = settings.place(name or None).warehouse_path / report.FILE
-            return _page(page, "morning page", naming(name, "rollbook sync"))
+            place = settings.place(name or None)
+            return _page(place.warehouse_path / report.FILE, "morning page", place.command("sync"))
     except RollbookError as error:
         return PlainTextResponse(f"{error.message}\n", 404)
     return PlainTextResponse("The registry has no such institution.\n", 404)

@@ -2,7 +2,7 @@
 
 nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`; how all
                stand, for a monitoring system and as a page (`page.html`)
-warm.py        imported once, before the processes are forked
+worker.py      a process that does one institution's night after the other
 build.py       builds `fleet.duckdb`, one file with all institutions; rebuilds and compares their histories
 tasks.py       what is done for one institution by itself, here or on another machine
 spark.py       runs that as tasks of Spark or Sail

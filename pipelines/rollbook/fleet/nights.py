@@ -1,9 +1,9 @@
-"""A fleet's run: each institution in a process of its own, which has its own key only, so that none can harm another.
+"""A fleet's run: a few workers, which take the institutions one after the other.
 
-All are forked from a fork server that has imported everything (`warm`), since starting Python with all imports costs
-more than a small school's night. The fork server's environment has no keys, so its children inherit none. A process
-receives its own institution's key through a pipe, does one job (a night, a backfill or a check), answers through a
-second pipe, and ends. One that ends without an answer was killed, and only its own institution is affected.
+A worker imports once, since starting Python with all imports costs more than a small school's night. Its environment
+has no key: it receives an institution's own key through a pipe, with the task (a night, a backfill or a check), and
+sends the result through a second pipe. A worker that ends without a result was killed; only its institution is
+affected, and another worker takes the next.
 
 The run keeps the outcomes, and alerts about them and about late nights: by the institution's own alerts, which record
 what was reported, so that nothing is reported twice.
@@ -14,23 +14,18 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from enum import StrEnum
 from functools import partial
-from multiprocessing import connection, get_context
+from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
-from multiprocessing.process import parent_process
 from pathlib import Path
-from threading import Thread
-from traceback import extract_tb
-from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -38,33 +33,31 @@ import msgspec
 
 from rollbook import settings
 from rollbook.assembly import assemble
-from rollbook.errors import (
-    ArgumentError,
-    HeldError,
-    KeyRefusedError,
-    NothingLandedError,
-    OtherInstitutionError,
-    RollbookError,
-    unexpected_error,
-)
+from rollbook.errors import ArgumentError, RollbookError
 from rollbook.export.query import run_query
+from rollbook.fleet.worker import (
+    Backfill,
+    Check,
+    NightKind,
+    NightOutcome,
+    Sync,
+    Task,
+    WorkerResult,
+    outcome_of,
+)
 from rollbook.institutions import Registry
 from rollbook.landing import formats
-from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
-from rollbook.operations.doctor import Finding, Level, examine
+from rollbook.operations.doctor import Finding, Level
 from rollbook.operations.status import freshness
 from rollbook.outputs.notify import alerts
 from rollbook.outputs.notify.alerts import Alerts
-from rollbook.source.fetch import utc_now, why_refused
+from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
 from rollbook.store.fleet import FleetFile
 from rollbook.store.statements import statements
-from rollbook.sync import past
-from rollbook.sync.past import always, within_hold
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files, machine, pages
-from rollbook.util.text import count_of, naming, printable
+from rollbook.util.text import count_of, printable
 
 log = logging.getLogger(__name__)
 sql = statements("rollbook.fleet")
@@ -79,55 +72,6 @@ MAX_JOBS = 16
 MAX_SECONDS = 6 * 3600.0
 # How long a worker may take to end in order when the run is stopped.
 STOP_WITHIN = 20.0
-
-
-class NightKind(StrEnum):
-    """How an institution's night or backfill ended. `skipped`: no day was landed; `paused`: left out."""
-
-    SYNCED = "synced"
-    REBUILT = "rebuilt"
-    SKIPPED = "skipped"
-    HELD = "held"
-    FAILED = "failed"
-    PAUSED = "paused"
-
-
-class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
-
-    `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
-    synced, so that nothing was fetched. `refused`: the service did not accept the key. Of a backfill, `days` were
-    rebuilt, and `skipped` says why others were not.
-    """
-
-    kind: NightKind
-    at: datetime
-    day: date | None = None
-    message: str = ""
-    seconds: float = 0.0
-    requests: int = 0
-    received: dict[str, int] = {}
-    rejected: int = 0
-    asked: bool = True
-    refused: bool = False
-    days: tuple[date, ...] = ()
-    skipped: dict[date, str] = {}
-
-
-def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
-    """The outcome of a landing that was decided; `asked` is whether it was fetched just now."""
-    ended = manifest.judged_at or manifest.finished_at
-    return NightOutcome(
-        kind=NightKind(manifest.verdict.outcome) if manifest.verdict else NightKind.FAILED,
-        at=ended,
-        day=manifest.snapshot_date,
-        message=manifest.reason,
-        seconds=round((ended - manifest.started_at).total_seconds(), 3),
-        requests=manifest.requests if asked else 0,
-        received=manifest.received,
-        rejected=sum(manifest.rejected.values()),
-        asked=asked,
-    )
 
 
 class FleetState(formats.Stored, frozen=True, kw_only=True):
@@ -199,11 +143,48 @@ def _save(fleet: Path, name: str, state: FleetState) -> FleetState:
     return state
 
 
+_RESULT: msgspec.json.Decoder[WorkerResult] = msgspec.json.Decoder(WorkerResult)
+
+
 @dataclass
 class _Worker:
-    name: str
-    process: ForkServerProcess
-    until: float
+    """A process of `rollbook.fleet.worker`, with the institution that it works for and the end of its time."""
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    name: str = ""
+    until: float = 0.0
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str]) -> _Worker:
+        """Start a worker. Its environment has no key, and its group is its own: Ctrl-C is for the run alone."""
+        ours, theirs = Pipe()
+        with theirs:
+            number = theirs.fileno()
+            command = [sys.executable, "-P", "-m", "rollbook.fleet.worker", str(number)]  # -P: nothing of this folder
+            process = subprocess.Popen(command, env=environment, pass_fds=[number], process_group=0)  # noqa: S603
+        return cls(process, ours)
+
+    def begin(self, task: Task, until: float) -> None:
+        """Give the worker a task. A worker that was killed meanwhile gives no result."""
+        self.name, self.until = task.institution, until
+        with suppress(OSError):
+            self.connection.send_bytes(msgspec.json.encode(task))
+
+    def result(self) -> WorkerResult | None:
+        """The result of the task; None if the worker ended without one."""
+        with suppress(EOFError, OSError):
+            return _RESULT.decode(self.connection.recv_bytes())
+        return None
+
+    def end(self) -> int:
+        """Wait for the end of the process, and kill it if it does not end; returns the exit code."""
+        self.connection.close()
+        try:
+            return self.process.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
 
 
 @dataclass
@@ -211,20 +192,24 @@ class Fleet:
     """Runs jobs for the institutions of a registry, or for those named by `only`.
 
     `jobs` run at a time (default: two per processor, since one computes while another waits for its service), each for
-    `max_seconds` at most. `sends_alerts` is whether a sync sends alerts and looks for late nights; under Dagster the
-    sensor does both. Raises SettingError for an unknown name.
+    `max_seconds` at most. The moment is `now` (default: this machine's clock). `sends_alerts` is whether a sync sends
+    alerts and looks for late nights; under Dagster the sensor does both. Raises SettingError for an unknown name.
     """
 
     registry: Registry
     only: tuple[str, ...] = ()
     jobs: int | None = None
-    clock: Callable[[], datetime] = utc_now
+    now: datetime | None = None
     max_seconds: float = MAX_SECONDS
     sends_alerts: bool = True
 
     def __post_init__(self) -> None:
         self.institutions = {name: self.registry[name] for name in self.only or self.registry.institutions}
         self.path = settings.common_path() / settings.FLEET
+
+    def clock(self) -> datetime:
+        """The time of the run (UTC)."""
+        return self.now or utc_now()
 
     def sync(
         self,
@@ -253,7 +238,7 @@ class Fleet:
         for name, outcome in found.items():
             done(name, outcome)
         syncing = [name for name in self.institutions if name not in found]
-        for name, outcome in self._run(sync, syncing, day=day, fresh=fresh):
+        for name, outcome in self._run(Sync, syncing, day=day, fresh=fresh):
             found[name] = self._record(name, outcome, told.get(name))
             done(name, found[name])
         if self.sends_alerts:
@@ -262,11 +247,11 @@ class Fleet:
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
         """Rebuild the landed days of a range for each institution; yields the results as they come. Needs no key."""
-        yield from self._run(backfill, self.institutions, day=first, last=last, confirmed=confirmed)
+        yield from self._run(Backfill, self.institutions, first=first, last=last, confirmed=confirmed)
 
     def check(self) -> Iterator[tuple[str, list[Finding]]]:
         """Check whether each institution could be synced here and now; yields the findings as they come."""
-        for name, answer in self._run(check, self.institutions):
+        for name, answer in self._run(Check, self.institutions):
             yield (
                 name,
                 [Finding("settings", Level.FAILED, answer.message)] if isinstance(answer, NightOutcome) else answer,
@@ -319,145 +304,66 @@ class Fleet:
             last = state.last
         return bool(state.why_paused(name)) or (last is not None and last.at >= since)
 
-    # -- processes -------------------------------------------------------------------------------------------------
+    # -- workers ---------------------------------------------------------------------------------------------------
 
-    def _run(
-        self, job: Callable[..., WorkerResult], institutions: Iterable[str], **arguments: Any
-    ) -> Iterator[tuple[str, Any]]:
-        """Do a job for each institution in a process of its own; yields the answers as they come.
+    def _run(self, task: type[Task], institutions: Iterable[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """Give a task for each institution to the next free worker; yields the results as they come.
 
-        The next one is from the host with the fewest running jobs, and on a tie from the one with the most waiting.
+        The next institution is from the host with the fewest running tasks, and on a tie from the host with the most
+        waiting.
         """
-        jobs = self.jobs or min(2 * (os.cpu_count() or 1), MAX_JOBS)
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["rollbook.fleet.warm"])
-        url = os.environ.get(f"{settings.PREFIX}BASE_URL", "")
-        urls = {name: str(self.registry[name].values.get("base_url", url)) for name in institutions}
-        # One without an address shares no host.
+        limit = self.jobs or min(2 * (os.cpu_count() or 1), MAX_JOBS)
+        secret = settings.key_variables() | self.registry.variables()
+        environment = {k: v for k, v in os.environ.items() if k not in secret} | machine.bare_environment()
+        base_url = os.environ.get(f"{settings.PREFIX}BASE_URL", "")
+        urls = {name: str(self.registry[name].values.get("base_url", base_url)) for name in institutions}
+        # An institution without an address shares no host.
         hosts = {name: url.partition("://")[2].partition("/")[0].casefold() or name for name, url in urls.items()}
         waiting = list(hosts)
-        running: dict[Connection, _Worker] = {}
-        with _without_keys(self.registry) as environment:
-            try:
-                while waiting or running:
-                    while waiting and len(running) < jobs:
-                        busy = Counter(hosts[w.name] for w in running.values())
-                        left = Counter(hosts[name] for name in waiting)
-                        name = min(waiting, key=lambda n: (busy[hosts[n]], -left[hosts[n]]))
-                        waiting.remove(name)
-                        own = self.registry[name]  # the worker reads secrets that are in files
-                        names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
-                        secrets = {n: environment[n] for n in names if n in environment and job is not backfill}
-                        answers, answering = context.Pipe(duplex=False)
-                        with answering:
-                            given = (job, name, arguments, secrets, self.clock, answering)
-                            process = context.Process(target=work, args=given, daemon=True)
-                            process.start()
-                        running[answers] = _Worker(name, process, time.monotonic() + self.max_seconds)
-                    rest = min(w.until for w in running.values()) - time.monotonic()
-                    ready = connection.wait(list(running), max(rest, 0))
-                    for answers in [each for each in running if each in ready]:
-                        ended = running.pop(answers)
-                        yield ended.name, self._answer(ended, answers, arguments.get("day"))
-                    for late in running.values():
-                        if late.until <= time.monotonic():
-                            late.process.kill()  # then its pipe ends
-            finally:
-                for stopped in running.values():
-                    stopped.process.terminate()
-                for stopped in running.values():
-                    _end(stopped.process)
+        idle: list[_Worker] = []
+        busy: dict[Connection, _Worker] = {}
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < limit:
+                    running = Counter(hosts[worker.name] for worker in busy.values())
+                    left = Counter(hosts[name] for name in waiting)
+                    name = min(waiting, key=lambda n: (running[hosts[n]], -left[hosts[n]]))
+                    waiting.remove(name)
+                    worker = idle.pop() if idle else _Worker.start(environment)
+                    worker.begin(self._task(task, name, arguments), time.monotonic() + self.max_seconds)
+                    busy[worker.connection] = worker
+                rest = min(worker.until for worker in busy.values()) - time.monotonic()
+                ready = connection.wait(list(busy), max(rest, 0))
+                for worker in [busy.pop(each) for each in list(busy) if each in ready]:
+                    result = worker.result() or self._killed(worker, arguments.get("day"))
+                    if not worker.connection.closed:
+                        idle.append(worker)
+                    yield worker.name, result
+                for worker in busy.values():
+                    if worker.until <= time.monotonic():
+                        worker.process.kill()  # then its pipe ends
+        finally:
+            for worker in (*idle, *busy.values()):
+                worker.process.terminate()
+            for worker in (*idle, *busy.values()):
+                worker.end()
 
-    def _answer(self, ended: _Worker, answers: Connection, day: date | None) -> WorkerResult:
-        """A process's answer, or how it ended without one. The process has ended when this returns."""
-        answer: WorkerResult | None = None
-        with answers, suppress(EOFError, OSError):
-            answer = answers.recv()
-        code = _end(ended.process)
-        if answer is not None:
-            return answer
+    def _task(self, task: type[Task], name: str, arguments: Mapping[str, Any]) -> Task:
+        """A task for an institution, with the institution's own secrets alone."""
+        own = self.registry[name]  # the worker reads secrets that are in files
+        names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
+        secrets = {n: os.environ[n] for n in names if n in os.environ and task is not Backfill}
+        return task(institution=name, secrets=secrets, now=self.now, **arguments)
+
+    def _killed(self, worker: _Worker, day: date | None) -> NightOutcome:
+        """The outcome of an institution whose worker ended without a result."""
+        code = worker.end()
         how = {-known: known.name for known in signal.Signals}.get(code, f"exit code {code}")
         message = f"Its process was ended from outside ({how}), perhaps for lack of memory"
-        if ended.until <= time.monotonic():
+        if worker.until <= time.monotonic():
             message = "It was not done in time, and was ended"
         message += ". Nothing is lost: run `rollbook fleet sync` again."
         return NightOutcome(kind=NightKind.FAILED, at=self.clock(), day=day, message=message)
-
-
-@contextmanager
-def _without_keys(registry: Registry) -> Iterator[dict[str, str]]:
-    """Take all keys out of the environment for as long as processes may be started; yields the environment before.
-
-    Hides the main module as well, for multiprocessing would import the `rollbook` command again in every worker.
-    """
-    before, main = dict(os.environ), sys.modules["__main__"]
-    secret = settings.key_variables() | registry.variables()
-    keyless = {k: v for k, v in os.environ.items() if k not in secret} | machine.bare_environment()
-    try:
-        sys.modules["__main__"] = ModuleType("__main__")
-        os.environ.clear()
-        os.environ.update(keyless, PYTHONSAFEPATH="1")  # no modules of the current folder
-        yield before
-    finally:
-        sys.modules["__main__"] = main
-        os.environ.clear()
-        os.environ.update(before)
-
-
-def _end(process: ForkServerProcess) -> int:
-    """Wait until a process has ended, and kill it if it does not; returns its exit code."""
-    process.join(STOP_WITHIN)
-    process.kill()
-    process.join()
-    return process.exitcode or 0
-
-
-# When memory runs out, Linux kills the process with the highest score: a worker, not the run.
-_OOM_SCORE = Path("/proc/self/oom_score_adj")
-
-WorkerResult = NightOutcome | list[Finding]
-
-
-def work(
-    job: Callable[..., WorkerResult],
-    name: str,
-    arguments: Mapping[str, Any],
-    secrets: Mapping[str, str],
-    clock: Callable[[], datetime],
-    answers: Connection,
-) -> None:
-    """Do a job of this module for an institution, and answer. Ends the process."""
-    with suppress(OSError):
-        _OOM_SCORE.write_text("500")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which stops its workers
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    Thread(target=_end_with_the_run, daemon=True).start()
-    files.keep_private(None)
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Lines(f"{name}: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    began, book = time.monotonic(), None
-    try:
-        os.environ.update(secrets)  # only while the settings are read: no process that is started later inherits them
-        own = settings.load(institution=name, fetches=job is not backfill)
-        for secret in secrets:
-            del os.environ[secret]
-        book = assemble(own, clock=clock)
-        answer = job(book, **arguments)
-    except Exception as error:  # noqa: BLE001 - any error fails this institution only
-        answer = NightOutcome(
-            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
-            at=clock(),
-            day=arguments.get("day") or (book.today() if book is not None else None),
-            message=_message(error, name),
-            refused=isinstance(error, KeyRefusedError),
-        )
-    if isinstance(answer, NightOutcome):
-        answer = msgspec.structs.replace(answer, at=clock(), seconds=round(time.monotonic() - began, 3))
-    with suppress(BrokenPipeError):  # the run has been killed
-        answers.send(answer)
-    logging.shutdown()
-    os._exit(0)  # the interpreter would take a tenth of a second to end
 
 
 def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
@@ -469,65 +375,6 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
             if own.channels:
                 found[name] = own
     return found
-
-
-def sync(book: Rollbook, *, day: date | None, fresh: bool) -> NightOutcome:
-    """Sync a day. If it is already synced, only finish what a killed process left undone."""
-    day = book.partition(day or book.today())
-    with book.fetching() as blocked:
-        counted = [] if fresh else book.landings.counted(day)
-        if counted:
-            if blocked is not None:
-                raise blocked
-            done = outcome_of(counted[-1], asked=False)
-        else:
-            done = outcome_of(book.finish(book.land(day, fresh=fresh, blocked=blocked)).manifest)
-    bound = book.bound_to() if len(book.raw.days()) == 1 else None
-    # On its first day, another one may have begun at the same moment with the same key.
-    if bound is not None and (refused := why_refused(book.settings, bound, bound)):
-        raise OtherInstitutionError(refused)
-    book.check_listeners()
-    return done
-
-
-def backfill(book: Rollbook, *, day: date, last: date, confirmed: bool) -> NightOutcome:
-    """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
-    try:
-        done = past.backfill(book, day, last, confirm=always if confirmed else within_hold)
-    except NothingLandedError as error:
-        return NightOutcome(kind=NightKind.SKIPPED, at=book.clock(), message=error.message)
-    return NightOutcome(kind=NightKind.REBUILT, at=book.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
-
-
-def check(book: Rollbook) -> list[Finding]:
-    """Check whether the institution could be synced here and now."""
-    with machine_errors(book.warehouse.root):
-        return [replace(f, says=naming(book.settings.institution, f.says)) for f in examine(book)]
-
-
-def _end_with_the_run() -> None:
-    """End this process when the run is killed: nobody would receive its answer."""
-    run = parent_process()
-    if run is not None:
-        run.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-class _Lines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        record.exc_info = record.exc_text = None  # a traceback might quote a record
-        return printable(super().format(record))
-
-
-def _message(error: Exception, name: str) -> str:
-    """Say what happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
-    if isinstance(error, RollbookError):
-        return naming(name, error.message)
-    own = [frame for frame in extract_tb(error.__traceback__) if "pipelines" in Path(frame.filename).parts]
-    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
-    return unexpected_error(
-        f"{type(error).__name__}{place}", "Other institutions are not affected; the next run retries this one"
-    )
 
 
 # -- how they stand ----------------------------------------------------------------------------------------------------
@@ -610,7 +457,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
         last, good, shown = last_sync(book.raw, state), book.newest(), book.warehouse.shown()
         due, late_by = freshness(book, good, shown)
     except (RollbookError, OSError) as error:
-        message = naming(name, error.message) if isinstance(error, RollbookError) else type(error).__name__
+        message = error.message if isinstance(error, RollbookError) else type(error).__name__
         return msgspec.structs.replace(
             known, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message)
         )

@@ -29,7 +29,6 @@ from rollbook.store.published import KEPT
 from rollbook.sync.policy import open_hold
 from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, machine
-from rollbook.util.text import naming
 
 YEAR = 365
 # How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
@@ -216,8 +215,7 @@ def _noted(problems: list[str]) -> Iterator[None]:
 
 
 def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choice:
-    command = naming(settings.institution, f"rollbook {command}")
-    return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=command)
+    return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=settings.command(command))
 
 
 def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:

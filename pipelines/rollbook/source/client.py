@@ -93,7 +93,7 @@ _ADVICE: dict[int, str] = (
     | dict.fromkeys((525, 526), _CERTIFICATE)
     | {507: "The service has no room left: tell whoever runs the service, then run the sync again."}
 )
-_CHECK = "Check that ROLLBOOK_BASE_URL is right and the service is up, then run the sync again."
+_CHECK = "Check that {base_url} is right and the service is up, then run the sync again."
 # Encodings whose names may be shown: any other header's value is the service's own words.
 _ENCODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"})
 _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}")
@@ -124,6 +124,8 @@ class Client:
         """Does not connect yet. Raises SettingError when the environment's proxy cannot be used."""
         silence_http_logs()
         self.host = urlsplit(settings.base_url).netloc
+        # The names of the settings, for messages.
+        self.base_url, self.api_key = settings.called("base_url"), settings.called("api_key")
         self.requests = 0
         self.retries = 0
         self.bytes_received = 0
@@ -235,14 +237,14 @@ class Client:
         if isinstance(error, httpx.ConnectError) and _certificate_refused(error):
             return UnreachableError(
                 f"The certificate of {self.host} is not trusted here, so the key was not sent. Check"
-                " ROLLBOOK_BASE_URL, or name the institution's certificates in SSL_CERT_FILE."
+                f" {self.base_url}, or name the institution's certificates in SSL_CERT_FILE."
             )
         for kind, reason in _FAULTS:
             if isinstance(error, kind):
                 return TransientError(reason)
         return UnreachableError(
             f"{label} could not be requested from {self.host} ({type(error).__name__}). Check"
-            " ROLLBOOK_BASE_URL and the proxy settings of the environment."
+            f" {self.base_url} and the proxy settings of the environment."
         )
 
     def _error_of_reply(self, label: str, response: httpx.Response, content: bytes, at: str = "") -> Exception:
@@ -255,14 +257,14 @@ class Client:
         if 300 <= status < 400:
             return RedirectError(
                 f"{self.host} answered {label} with a redirect ({status}), which is not followed: the key is sent to"
-                " the configured host only. Set ROLLBOOK_BASE_URL to the service's own address."
+                f" the configured host only. Set {self.base_url} to the service's own address."
             )
         if status == httpx.codes.OK and stated:
             status = stated  # an error body under a 200: trust the body
         if UNAUTHORIZED in (status, stated):
             return KeyRefusedError(
                 f"The records service at {self.host} does not accept the API key (401). Ask the service representative"
-                " who issued it for one that is accepted, and set ROLLBOOK_API_KEY.",
+                f" who issued it for one that is accepted, and set {self.api_key}.",
                 status=UNAUTHORIZED,
             )
         if status in _TRANSIENT or (status >= 500 and status not in _LASTING):
@@ -291,12 +293,13 @@ class Client:
         if fault.contract:
             return NotTheContractError(
                 f"{self.host} answers {label}, but not as the records service does ({within}; at last"
-                f" {fault.reason}). Check that ROLLBOOK_BASE_URL is the service's address and that no proxy answers for"
+                f" {fault.reason}). Check that {self.base_url} is the service's address and that no proxy answers for"
                 " it."
             )
         asked = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
         return UnreachableError(
-            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked}). {fault.advice}"
+            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked})."
+            f" {fault.advice.format(base_url=self.base_url)}"
             " ROLLBOOK_RETRY_SECONDS says how long one request may be tried."
         )
 

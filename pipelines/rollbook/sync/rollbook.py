@@ -385,9 +385,9 @@ class Rollbook:
             if manifest.verdict is None:
                 manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
             raise HeldError(
-                f"Held: {decision.reason}. Readers keep what was published. If it is right, run `rollbook sync --date"
-                f' {manifest.snapshot_date} --approve` (in the UI: `approve: ["{manifest.hold_digest}"]` in'
-                " the launchpad); else ask the service's representative",
+                f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
+                f" `{self.settings.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI:"
+                f' `approve: ["{manifest.hold_digest}"]` in the launchpad); else ask the service\'s representative',
                 decision.hold,
             )
         if begun := policy.restarted(decision.counts):

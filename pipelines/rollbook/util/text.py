@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 # Terminal control characters (C0, DEL, C1), characters that change the text's direction, and line separators.
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029}
@@ -45,29 +41,3 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     """Return names, comma-separated; after the first `most`, only how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-# A command for one institution, as messages quote it.
-_COMMAND = re.compile(r"\brollbook (?=[a-z])(?!(?:fleet|serve|demo|sandbox)\b)")
-# Any command, as messages quote it, unless it is a path already.
-_ANY_COMMAND = re.compile(r"(?<![\w/.-])rollbook (?=[a-z-])")
-# A setting that each institution sets for itself.
-_SETTING = re.compile(r"\bROLLBOOK_(API_KEY|BASE_URL)\b")
-
-
-def naming(institution: str, text: str) -> str:
-    """Add the institution to the commands and settings that a message names; without one, return it unchanged."""
-    if not institution:
-        return text
-    text = _COMMAND.sub(f"rollbook --institution {institution} ", text)
-    return _SETTING.sub(lambda found: f"{found[1].lower()} of {institution} in institutions.toml", text)
-
-
-def as_called(text: str) -> str:
-    """Name the commands of a message as this process was called: by the path that was typed, if a shell does not find
-    them by their name alone.
-    """
-    typed, found = Path(sys.argv[0]), shutil.which("rollbook")
-    if typed.name != "rollbook" or (found and typed.resolve() == Path(found).resolve()):
-        return text
-    return _ANY_COMMAND.sub(lambda _: f"{sys.argv[0]} ", text)

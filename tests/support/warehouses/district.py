@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, time
-from multiprocessing import forkserver
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -26,10 +25,10 @@ import pytest
 
 from rollbook import sandbox, settings
 from rollbook.fleet.build import Built, build
-from rollbook.fleet.nights import Fleet, NightOutcome, pause
+from rollbook.fleet.nights import Fleet, pause
+from rollbook.fleet.worker import NightOutcome
 from rollbook.institutions import Registry
 from tests.support.nights import House, folder, night
-from tests.support.processes.clocks import At
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, school_class, students
 from tests.support.wire.service import Asked, Reply, Service
@@ -164,7 +163,7 @@ class District:
         """All institutions on a night, or some of them."""
         now = datetime.combine(night(number), time(2, 15), UTC)
         self.play(now)
-        return Fleet(self.known, tuple(only), jobs, At(now))
+        return Fleet(self.known, tuple(only), jobs, now)
 
     @property
     def known(self) -> Registry:
@@ -205,8 +204,6 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
             stack.enter_context(host)
         district.write()
         stack.enter_context(district.in_environment())
-        stop_forkserver()
-        stack.callback(stop_forkserver)
         yield district
 
 
@@ -229,8 +226,3 @@ def copied(played: District, folder: Path) -> Iterator[District]:
     with played.in_environment():
         yield played
     played.warehouse, played.registry = was
-
-
-def stop_forkserver() -> None:
-    """End the process that workers are forked from: it keeps the environment that it was started with."""
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from rollbook.outputs.notify.channels import send
 from rollbook.source.fetch import utc_now
 from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, files
-from rollbook.util.text import count_of, listed, naming
+from rollbook.util.text import count_of, listed
 
 log = logging.getLogger(__name__)
 
@@ -183,9 +183,9 @@ class Alerts:
         text = (
             f"It was due at {night:%H:%M} ({self.settings.timezone}), and no sync has ended since. If the UI shows none"
             " under way or waiting, check that the machine was on, and that `rollbook serve` runs or `rollbook fleet"
-            " sync` is started each night. To sync now, run `rollbook sync`"
+            f" sync` is started each night. To sync now, run `{self.settings.command('sync')}`"
         )
-        self.report(Outcome(outcome_id, AlertKind.LATE, night.date(), naming(self.settings.institution, text)))
+        self.report(Outcome(outcome_id, AlertKind.LATE, night.date(), text))
         return night
 
     def _message(self, outcome: Outcome) -> Message:

@@ -1,0 +1,243 @@
+"""A worker of a fleet's run: `python -m rollbook.fleet.worker` does one task after the other, each for one institution.
+
+Tasks come over a connection as JSON, each with the secrets of its institution alone, and results go back over it. Its
+end is the end of the run, also of a run that was killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import time
+from contextlib import suppress
+from datetime import date, datetime
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Thread
+from traceback import extract_tb
+
+import msgspec
+
+from rollbook import settings
+from rollbook.assembly import assemble
+from rollbook.errors import (
+    HeldError,
+    KeyRefusedError,
+    NothingLandedError,
+    OtherInstitutionError,
+    RollbookError,
+    unexpected_error,
+)
+from rollbook.landing.manifest import Manifest
+from rollbook.operations.doctor import Finding, examine
+from rollbook.source.fetch import utc_now, why_refused
+from rollbook.store.database import machine_errors
+from rollbook.sync import past
+from rollbook.sync.past import always, within_hold
+from rollbook.sync.rollbook import Rollbook
+from rollbook.util import files
+from rollbook.util.text import printable
+
+
+class NightKind(StrEnum):
+    """How an institution's night or backfill ended. `skipped`: no day was landed; `paused`: left out."""
+
+    SYNCED = "synced"
+    REBUILT = "rebuilt"
+    SKIPPED = "skipped"
+    HELD = "held"
+    FAILED = "failed"
+    PAUSED = "paused"
+
+
+class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
+
+    `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
+    synced, so that nothing was fetched. `refused`: the service did not accept the key. Of a backfill, `days` were
+    rebuilt, and `skipped` says why others were not.
+    """
+
+    kind: NightKind
+    at: datetime
+    day: date | None = None
+    message: str = ""
+    seconds: float = 0.0
+    requests: int = 0
+    received: dict[str, int] = {}
+    rejected: int = 0
+    asked: bool = True
+    refused: bool = False
+    days: tuple[date, ...] = ()
+    skipped: dict[date, str] = {}
+
+
+def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
+    """The outcome of a landing that was decided; `asked` is whether it was fetched just now."""
+    ended = manifest.judged_at or manifest.finished_at
+    return NightOutcome(
+        kind=NightKind(manifest.verdict.outcome) if manifest.verdict else NightKind.FAILED,
+        at=ended,
+        day=manifest.snapshot_date,
+        message=manifest.reason,
+        seconds=round((ended - manifest.started_at).total_seconds(), 3),
+        requests=manifest.requests if asked else 0,
+        received=manifest.received,
+        rejected=sum(manifest.rejected.values()),
+        asked=asked,
+    )
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Work for an institution. `secrets` are the environment variables that its settings read.
+
+    The moment is `now` (default: by this machine's clock).
+    """
+
+    institution: str
+    secrets: dict[str, str] = {}
+    now: datetime | None = None
+    day: date | None = None
+
+    def clock(self) -> datetime:
+        """The time of the task (UTC)."""
+        return self.now or utc_now()
+
+
+class Sync(Task, frozen=True, kw_only=True):
+    """Sync a day. If the day is already synced, only finish what a killed process left undone, unless `fresh`."""
+
+    fresh: bool = False
+
+    def run(self, rollbook: Rollbook) -> NightOutcome:
+        """The outcome of the night."""
+        day = rollbook.partition(self.day or rollbook.today())
+        with rollbook.fetching() as blocked:
+            counted = [] if self.fresh else rollbook.landings.counted(day)
+            if counted:
+                if blocked is not None:
+                    raise blocked
+                done = outcome_of(counted[-1], asked=False)
+            else:
+                done = outcome_of(rollbook.finish(rollbook.land(day, fresh=self.fresh, blocked=blocked)).manifest)
+        bound = rollbook.bound_to() if len(rollbook.raw.days()) == 1 else None
+        # On its first day, another institution may have begun at the same moment with the same key.
+        if bound is not None and (refused := why_refused(rollbook.settings, bound, bound)):
+            raise OtherInstitutionError(refused)
+        rollbook.check_listeners()
+        return done
+
+
+class Backfill(Task, frozen=True, kw_only=True):
+    """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
+
+    first: date
+    last: date
+    confirmed: bool = False
+
+    def run(self, rollbook: Rollbook) -> NightOutcome:
+        """The outcome of the backfill."""
+        try:
+            done = past.backfill(rollbook, self.first, self.last, confirm=always if self.confirmed else within_hold)
+        except NothingLandedError as error:
+            return NightOutcome(kind=NightKind.SKIPPED, at=self.clock(), message=error.message)
+        return NightOutcome(kind=NightKind.REBUILT, at=self.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
+
+
+class Check(Task, frozen=True, kw_only=True):
+    """Check whether the institution could be synced here and now."""
+
+    def run(self, rollbook: Rollbook) -> list[Finding]:
+        """The findings."""
+        with machine_errors(rollbook.warehouse.root):
+            return list(examine(rollbook))
+
+
+WorkerResult = NightOutcome | list[Finding]
+
+# When memory runs out, Linux kills the process with the highest score: a worker, not the run.
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+
+
+def main(descriptor: int) -> None:
+    """Do the tasks of a run, which come over the connection `descriptor`, until there are no more."""
+    with suppress(OSError):
+        _OOM_SCORE.write_text("500")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    files.keep_private(None)
+    run = Connection(descriptor)
+    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    Thread(target=_receive, args=(run, tasks), daemon=True).start()
+    try:
+        while True:
+            result = work(msgspec.json.decode(tasks.get(), type=Sync | Backfill | Check))
+            with suppress(OSError):  # the run has been killed
+                run.send_bytes(msgspec.json.encode(result))
+    finally:  # the interpreter's own end takes a tenth of a second, and names what DuckDB leaves behind
+        logging.shutdown()
+        os._exit(128 + signal.SIGTERM)
+
+
+def _receive(run: Connection, tasks: queue.SimpleQueue[bytes]) -> None:
+    """Queue the tasks. Ends this process with the run, also in the middle of a task: nobody would take its result."""
+    with suppress(EOFError, OSError):
+        while True:
+            tasks.put(run.recv_bytes())
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def work(task: Sync | Backfill | Check) -> WorkerResult:
+    """Do a task. Any error is the institution's failed night."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines(f"{task.institution}: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    began, rollbook = time.monotonic(), None
+    try:
+        rollbook = assemble(_load(task), clock=task.clock)
+        result = task.run(rollbook)
+    except Exception as error:  # noqa: BLE001 - any error fails this institution only
+        result = NightOutcome(
+            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
+            at=task.clock(),
+            day=task.day or (rollbook.today() if rollbook is not None else None),
+            message=_message(error),
+            refused=isinstance(error, KeyRefusedError),
+        )
+    if isinstance(result, NightOutcome):
+        return msgspec.structs.replace(result, at=task.clock(), seconds=round(time.monotonic() - began, 3))
+    return result
+
+
+def _load(task: Task) -> settings.Settings:
+    """The institution's settings. Its secrets are in the environment meanwhile: no later process inherits them."""
+    os.environ.update(task.secrets)
+    try:
+        return settings.load(institution=task.institution, fetches=not isinstance(task, Backfill))
+    finally:
+        for secret in task.secrets:
+            del os.environ[secret]
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_info = record.exc_text = None  # a traceback might quote a record
+        return printable(super().format(record))
+
+
+def _message(error: Exception) -> str:
+    """Say what happened and what to do. For an unexpected error, its type and place: its message may quote a record."""
+    if isinstance(error, RollbookError):
+        return error.message
+    own = [frame for frame in extract_tb(error.__traceback__) if "rollbook" in Path(frame.filename).parts]
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return unexpected_error(
+        f"{type(error).__name__}{place}", "Other institutions are not affected; the next run retries this one"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
