@@ -132,7 +132,7 @@ def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str,
 
 def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) -> None:
     spoil(house, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
-    house.rollbook().warehouse.own.mark(house.published)  # as if Rollbook itself had written it so
+    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook itself had written it so
     before = house.state()
     with pytest.raises(CheckError) as caught:
         house.sync()

@@ -274,7 +274,7 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
     expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
-    house.rollbook().warehouse.own.mark(house.published)  # as if Rollbook itself had written it so
+    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook itself had written it so
     house.service.students[0] = student(1, name="Renamed Pupil")  # a table in which nothing changes is left alone
     with quarter_past_two(house, 2) as day:
         before = house.state()

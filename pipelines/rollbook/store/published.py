@@ -7,28 +7,34 @@ keep a notebook or a dashboard on an old night. Therefore no name is ever reused
 If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
 
 An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
-builds on such a file. Each file ends with a mark, after what DuckDB reads: how many students had been erased when the
-file was written, and a keyed digest of everything before it. So a file of any age is recognised wherever it was copied
-to, and one that was edited, cut short or written by another warehouse is not. The key is the warehouse's own, in
-`private/erasures/` (`landing.erased`). Without it, no file can be proven to be ours.
+builds on such a file. The digest of each file is registered in `private/erasures/published.json` before readers get the
+file, with the number of students who had been erased by then. So a file of any age is recognised wherever it was copied
+to, and a file that was edited, cut short or written by another warehouse is not. Without that register, no file can be
+proven to be ours.
 """
 
 from __future__ import annotations
 
 import errno
-import hmac
+import logging
 import os
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rollbook.errors import NothingLandedError
+from rollbook.landing import formats
 from rollbook.util import files
 
 if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
     from rollbook.landing.erased import ErasureRegister
+
+log = logging.getLogger(__name__)
 
 PUBLISHED, FOLDER, POINTER = "rollbook.duckdb", "published", "newest.txt"
 # The file without names has its own folder, which others may enter.
@@ -41,10 +47,8 @@ _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 # DuckDB names a database by its file up to the first dot: `rollbook.main.students` works for every version.
 _TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
 
-# The mark: the number of erasures (big-endian), and the HMAC-SHA-256.
-_NUMBER, _DIGEST = 8, 32
-_MARK = _NUMBER + _DIGEST
-_CHUNK = 1 << 20
+# Beside the register of erasures, and copied with it.
+REGISTERED = "published.json"
 
 # The demo's warehouse, a folder in the real one.
 DEMO_FOLDER = "demo"
@@ -213,76 +217,65 @@ def same_file(file: Path, name: Path) -> None:
             shutil.copyfile(file, aside)
 
 
+class Registered(formats.Stored, frozen=True, kw_only=True):
+    """The digest (SHA-256) of each published file, with the number of students who had been erased by then."""
+
+    files: dict[str, int]
+
+
 class OwnFiles:
-    """The files of one warehouse."""
+    """The files that one warehouse has published, by the digests that it registered."""
 
     def __init__(self, erasure_register: ErasureRegister) -> None:
         self.erasure_register = erasure_register
-        # Whether a file is ours, by its inode, modification time and size: a large file takes a while to read.
-        self._known: dict[tuple[int, int, int], bool] = {}
+        self._path = erasure_register.folder / REGISTERED
+        self._file = files.Decoded(lambda content, path: formats.decode(content, Registered, path))
+        # Digests by inode, modification time and size: a large file takes a while to read.
+        self._digests: dict[tuple[int, int, int], str] = {}
 
-    def mark(self, file: Path) -> None:
-        """Mark a finished file that has no mark yet. The first time, this makes the warehouse's key."""
-        if not self.erasure_register.read().key:
-            self.erasure_register.write(self.erasure_register.begun())
-        content = self.erasure_register.read()
-        with file.open("ab") as opened:
-            opened.write(len(content.erased).to_bytes(_NUMBER, "big"))
-        with file.open("ab") as opened:
-            opened.write(_digest(file, bytes.fromhex(content.key), file.stat().st_size))
+    def register(self, file: Path) -> None:
+        """Register a finished file, durably, before it is published."""
+        for above in (self._path.parent.parent, self._path.parent):
+            files.folder(above)
+        known = self._registered() | {self._digest(file): self.erasure_register.count}
+        files.write(self._path, msgspec.json.encode(Registered(files=known)))
 
     def is_unmodified(self, path: Path) -> bool:
         """Whether a file is there and is what this warehouse wrote, byte for byte."""
-        file = target(path)
-        if file is None or _has_wal(path) or _has_wal(file):
-            return False
-        stat = file.stat()
-        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if seen not in self._known:
-            self._known[seen] = self._is_marked(file, stat.st_size)
-        return self._known[seen]
+        return self.erasures_of(path) is not None
 
     def lacks_erasures(self, path: Path) -> bool:
         """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
         erasures = self.erasure_register.count
-        if not erasures or (file := target(path)) is None or file.stat().st_size < _MARK:
-            return False
-        return self.erasures_of(file) < erasures and self.is_unmodified(path)
+        return bool(erasures) and (self.erasures_of(path) or 0) < erasures and self.is_unmodified(path)
 
-    def erasures_of(self, path: Path) -> int:
-        """How many erasures a file of ours reflects, as its mark says."""
-        with path.open("rb") as opened:
-            opened.seek(-_MARK, os.SEEK_END)
-            return int.from_bytes(opened.read(_NUMBER), "big")
-
-    def copy(self, source: Path, copy: Path) -> None:
-        """Copy a file, to be changed: without its mark, if it is ours."""
-        shutil.copyfile(source, copy)
-        if self.is_unmodified(source):
-            os.truncate(copy, copy.stat().st_size - _MARK)
+    def erasures_of(self, path: Path) -> int | None:
+        """How many erasures a file of ours reflects; None if it is not as this warehouse wrote it."""
+        file = target(path)
+        if file is None or _has_wal(path) or _has_wal(file) or not (known := self._registered()):
+            return None
+        return known.get(self._digest(file))
 
     def forget(self) -> None:
         """Read each file again before it is recognised: one of them is damaged."""
-        self._known.clear()
+        self._digests.clear()
 
-    def _is_marked(self, file: Path, size: int) -> bool:
-        key = bytes.fromhex(self.erasure_register.read().key)
-        if not key or size < _MARK:
-            return False
-        with file.open("rb") as opened:
-            opened.seek(-_DIGEST, os.SEEK_END)
-            mark = opened.read()
-        return hmac.compare_digest(mark, _digest(file, key, size - _DIGEST))
+    def _registered(self) -> dict[str, int]:
+        try:
+            return self._file.read(str(self._path)).files
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be read (%s): no published file is recognised", self._path, type(error).__name__)
+            return {}
 
-
-def _digest(file: Path, key: bytes, length: int) -> bytes:
-    """The keyed digest of a file's first `length` bytes."""
-    digest = hmac.new(key, b"database file:", "sha256")
-    with file.open("rb") as opened:
-        while length > 0 and (piece := opened.read(min(length, _CHUNK))):
-            digest.update(piece)
-            length -= len(piece)
-    return digest.digest()
+    def _digest(self, file: Path) -> str:
+        stat = file.stat()
+        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if seen not in self._digests:
+            with file.open("rb") as opened:
+                self._digests[seen] = file_digest(opened, "sha256").hexdigest()
+        return self._digests[seen]
 
 
 def _has_wal(path: Path) -> bool:

@@ -7,6 +7,7 @@ the swap, and the next writer removes one that a crash left. `history` and `ops`
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -116,7 +117,7 @@ class Warehouse:
         self.drop_next()
         try:
             if base is not None:
-                self.own.copy(base, self.next)
+                shutil.copyfile(base, self.next)
                 files.set_mode(self.next, files.PRIVATE_FILE)
                 if not self.own.is_unmodified(base):
                     raise BusyError(
@@ -246,7 +247,7 @@ class Warehouse:
         """
         if copy_of is not None:
             remove(self.next)  # not the one without names, which may be waiting to be published
-            self.own.copy(copy_of, self.next)
+            shutil.copyfile(copy_of, self.next)
         with connect(self.next, scratch=self.scratch) as con:
             yield con
             con.execute("CHECKPOINT")
@@ -255,12 +256,12 @@ class Warehouse:
         """Publish the next file, and keep the previous one."""
         self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds one version more
         altered = self._set_aside_altered()
-        self.own.mark(self.next)
+        self.own.register(self.next)
         self._show(self.versions.add(self.next), instead_of=altered)
 
     def replace(self, path: Path) -> None:
         """Put the next file in the place of the published one or of a kept one, which is removed."""
-        self.own.mark(self.next)
+        self.own.register(self.next)
         if path == self.published:
             self._show(self.versions.add(self.next), instead_of=self.versions.newest())
         else:
@@ -282,7 +283,7 @@ class Warehouse:
             with self.finishing(kept) as con:
                 amend(con)
             if self.own.is_unmodified(kept):
-                self.own.mark(self.next)
+                self.own.register(self.next)
             kept = self.next
         altered = self._set_aside_altered()
         self._show(self.versions.again(kept), instead_of=altered)

@@ -90,7 +90,7 @@ class Erasures:
         behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
-            gone = gone_since(warehouse.own.erasures_of(path))
+            gone = gone_since(warehouse.own.erasures_of(path) or 0)
             with warehouse.finishing(path) as con:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, gone.__contains__, digests)

@@ -156,7 +156,7 @@ class Recovery:
         raise ExpiredError(
             f"The history of {span} was only in a published file that is gone or damaged: their raw bodies have expired"
             " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb, published/ and private/ from the same backup (a file of"
-            " any night is recognised, but only with the key in private/), or give up these days with `rollbook"
+            " any night is recognised, but only with private/erasures/), or give up these days with `rollbook"
             " rebuild --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
         )
 

@@ -1,4 +1,4 @@
-"""The database files of this warehouse, by the mark at their end."""
+"""The database files of this warehouse, by their registered digests."""
 
 import shutil
 from pathlib import Path
@@ -22,18 +22,17 @@ def own(folder: Path) -> OwnFiles:
     return OwnFiles(ErasureRegister(folder / "private" / "erasures"))
 
 
-def test_a_marked_file_and_its_copies_are_recognised_and_no_other(tmp_path: Path, written: Path) -> None:
+def test_a_registered_file_and_its_copies_are_recognised_and_no_other(tmp_path: Path, written: Path) -> None:
     assert not own(tmp_path).is_unmodified(written)
-    own(tmp_path).mark(written)
+    own(tmp_path).register(written)
     copy = Path(shutil.copyfile(written, tmp_path / "copy"))
     assert own(tmp_path).is_unmodified(written)
     assert own(tmp_path).is_unmodified(copy)
-    own(tmp_path).copy(written, tmp_path / "next")
-    assert (tmp_path / "next").read_bytes() == CONTENT
-    own(tmp_path / "another").mark(tmp_path / "next")
+    assert written.read_bytes() == CONTENT
+    (tmp_path / "next").write_bytes(b"of another warehouse")
+    own(tmp_path / "another").register(tmp_path / "next")
     assert not own(tmp_path).is_unmodified(tmp_path / "next")
-    whole = written.read_bytes()
-    for changed in (b"A" + whole[1:], whole[:-1], whole + b"x", whole[:-33] + b"x" + whole[-32:], whole[-32:], b""):
+    for changed in (b"A" + CONTENT[1:], CONTENT[:-1], CONTENT + b"x", b""):
         written.write_bytes(changed)
         assert not own(tmp_path).is_unmodified(written)
     shutil.rmtree(tmp_path / "private")
@@ -44,7 +43,7 @@ def test_a_file_that_is_damaged_behind_its_time_and_size_is_found_once_it_is_rea
     tmp_path: Path, written: Path
 ) -> None:
     files = own(tmp_path)
-    files.mark(written)
+    files.register(written)
     assert files.is_unmodified(written)
     with written.open("r+b") as opened:
         opened.write(b"X")

@@ -82,10 +82,10 @@ def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: 
     assert house.tables() == left.night(8, house.service.students, classes(4)).tables()
 
 
-def test_without_the_warehouse_s_key_no_file_can_be_proven_to_be_its_own(house: House, expired: Expected) -> None:
+def test_without_the_registered_digests_no_file_is_the_warehouse_s_own(house: House, expired: Expected) -> None:
     shutil.rmtree(house.warehouse / "private")
     before = house.published.read_bytes()
-    with pytest.raises(ExpiredError, match="a file of any night is recognised, but only with the key in private/"):
+    with pytest.raises(ExpiredError, match="a file of any night is recognised, but only with private/erasures/"):
         house.sync()
     assert house.published.read_bytes() == before
 
