@@ -53,12 +53,6 @@ FLEET = "fleet"
 API_KEY = f"{PREFIX}API_KEY"
 
 
-# Apprise counts these as encrypted, but they send their password in plain text, at least in some networks; the last two
-# read their settings from files.
-UNFIT = {"aprs", "dapnet", "irc", "ircs", "kavenegar", "fcm", "vapid"}
-# Options that skip certificate checks, follow redirects with the token, or read a file.
-UNFIT_OPTIONS = {"verify", "redirect", "template", "keyfile", "pgp", "pgppub", "pgpprv", "wkd"}
-
 log = logging.getLogger(__name__)
 _warnings: list[int] = []
 
@@ -116,9 +110,9 @@ def _messenger(address: str) -> NotifyBase:
             "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
             " installed beside rollbook (write a space as %20, a backslash as %5C)"
         )
-    if unfit := sorted(UNFIT_OPTIONS & {*parts.get("qsd", ())}):
-        raise ValueError(f"must do without {', '.join(f'{name}=' for name in unfit)}")
-    if parts["schema"] in UNFIT or not _is_safe(made, parts["schema"]):
+    if made.redirects or not made.verify_certificate:
+        raise ValueError("must do without verify= and redirect=: the message is for the service alone")
+    if not _is_safe(made, parts["schema"]):
         raise ValueError(
             "must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this"
             " machine's loopback, json:// will do)"
@@ -134,7 +128,7 @@ def _record_warning(record: logging.LogRecord) -> bool:
 
 
 def _is_safe(made: NotifyBase, schema: str) -> bool:
-    """Whether the connection is encrypted, stays on this machine, or is mail without a password."""
+    """Whether the connection is encrypted, as Apprise says, stays on this machine, or is mail without a password."""
     secure = made.secure_protocol
     encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
     if hasattr(made, "secure_mode"):  # for mail this decides, not the schema
