@@ -31,58 +31,64 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = (
-    Mutation("G1", "page.total_count != before.total_count,", "False,", "source sync"),
-    Mutation("G1", "count < page.limit and pages < self.end,", "False,", "source sync"),
-    Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source sync"),
-    Mutation("G1", "        if self.unreadable:", "        if False:", "source sync"),
-    Mutation("G2", 'answer="removed" if clean else "unclear"', 'answer="removed"', "source sync"),
-    Mutation("G2", "if not value or not value.strip():", "if False:", "source sync"),
-    Mutation("G2", "if len(vanished) > most:", "if False:", "source sync"),
+    Mutation("G1", "page.total_count != before.total_count,", "False,", "source night"),
+    Mutation("G1", "count < page.limit and pages < self.end,", "False,", "source night"),
+    Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source night"),
+    Mutation("G1", "        if self.unreadable:", "        if False:", "source night"),
+    Mutation("G2", 'answer="removed" if clean else "unclear"', 'answer="removed"', "source night"),
+    Mutation("G2", "if not value or not value.strip():", "if False:", "source night"),
+    Mutation("G2", "if len(vanished) > most:", "if False:", "source night"),
     Mutation(
-        "G2", 'if any(a.set == set_name and a.answer == "unclear" for a in self.absences):', "if False:", "landing sync"
+        "G2",
+        'if any(a.set == set_name and a.answer == "unclear" for a in self.absences):',
+        "if False:",
+        "landing night",
     ),
-    Mutation("G3", "NEVER_HELD_ROWS = 5", "NEVER_HELD_ROWS = 6", "sync"),
-    Mutation("G3", "if 100 * c.altered > changed_percent * c.before:", "if False:", "sync"),
-    Mutation("G3", "if not reason and manifest.verdict is Verdict.HELD:", "if False:", "sync"),
-    Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing sync"),
+    Mutation("G3", "NEVER_HELD_ROWS = 5", "NEVER_HELD_ROWS = 6", "night"),
+    Mutation("G3", "if 100 * c.altered > changed_percent * c.before:", "if False:", "night"),
+    Mutation("G3", "if not reason and manifest.verdict is Verdict.HELD:", "if False:", "night"),
+    Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing night"),
     Mutation(
-        "G4", "        self.recovery.check_raw()\n        self.recovery", "        self.recovery", "sync outputs/mirror"
+        "G4",
+        "    rollbook.recovery.check_raw()\n    rollbook.recovery",
+        "    rollbook.recovery",
+        "night outputs/mirror",
     ),
-    Mutation("G4", "self.decide(self.landings.undecided())", "pass", "sync"),
-    Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "sync"),
-    Mutation("G4", 'deferred=blocked.message if blocked else "",', 'deferred="",', "sync"),
-    Mutation("G3", "if m.hold_digest in digests and (", "if (", "sync"),
-    Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store sync"),
-    Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store sync"),
-    Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store sync"),
-    Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store sync"),
-    Mutation("G7", "SELECT s.id, MAX(s.ord) AS ord", "SELECT s.id, MIN(s.ord) AS ord", "store sync"),
-    Mutation("G7", "AND NOT was_absent)", ")", "store sync"),
-    Mutation("G8", "ZONES_APART = timedelta(days=1)", "ZONES_APART = timedelta(days=2)", "source sync"),
-    Mutation("G8", "    if day > today:", "    if False:", "sync"),
-    Mutation("G9", "if 1 < records == rejected:", "if False:", "sync"),
-    Mutation("G9", "rejected > MAX_REJECTED * records", "rejected >= MAX_REJECTED * records", "sync"),
+    Mutation("G4", "decide(rollbook, rollbook.landings.undecided())", "pass", "night"),
+    Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "night"),
+    Mutation("G4", 'deferred=blocked.message if blocked else "",', 'deferred="",', "night"),
+    Mutation("G3", "if m.hold_digest in digests and (", "if (", "night"),
+    Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store night"),
+    Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store night"),
+    Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store night"),
+    Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store night"),
+    Mutation("G7", "SELECT s.id, MAX(s.ord) AS ord", "SELECT s.id, MIN(s.ord) AS ord", "store night"),
+    Mutation("G7", "AND NOT was_absent)", ")", "store night"),
+    Mutation("G8", "ZONES_APART = timedelta(days=1)", "ZONES_APART = timedelta(days=2)", "source night"),
+    Mutation("G8", "    if day > today:", "    if False:", "night"),
+    Mutation("G9", "if 1 < records == rejected:", "if False:", "night"),
+    Mutation("G9", "rejected > MAX_REJECTED * records", "rejected >= MAX_REJECTED * records", "night"),
     Mutation(
         "G10",
         "files.move(aside, self.link)",
         "self.link.unlink(missing_ok=True); files.move(aside, self.link)",
-        "store sync",
+        "store night",
     ),
     Mutation(
-        "G10", "        return self.folder / now.strftime(name)", "        return self.folder / name", "store sync"
+        "G10", "        return self.folder / now.strftime(name)", "        return self.folder / name", "store night"
     ),
-    Mutation("G11", "if bound_to not in (None, school_id):", "if False:", "source sync"),
+    Mutation("G11", "if bound_to not in (None, school_id):", "if False:", "source night"),
     Mutation("G12", "follow_redirects=False,", "follow_redirects=True,", "source"),
     Mutation(
         "G12", 'if parts.scheme == "http" and not is_loopback(parts.hostname):', "if False:", "test_settings.py source"
     ),
-    Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing sync"),
+    Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing night"),
     Mutation(
         "G13", "_TRANSIENT = frozenset({408, 425, 429})", "_TRANSIENT = frozenset({403, 408, 425, 429})", "source"
     ),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
-    Mutation("G14", "lock.acquire(timeout=0)", "pass", "sync"),
-    Mutation("G14", "        self.recovery.sweep()\n        self.erasures", "        self.erasures", "sync"),
+    Mutation("G14", "lock.acquire(timeout=0)", "pass", "night"),
+    Mutation("G14", "    rollbook.recovery.sweep()\n    rollbook.erasures", "    rollbook.erasures", "night"),
 )
 
 

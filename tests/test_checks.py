@@ -11,7 +11,7 @@ import pytest
 
 from rollbook.errors import CheckError
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults

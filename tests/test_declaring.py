@@ -24,6 +24,7 @@ import sys
 from datetime import datetime
 from rollbook.settings import load
 from rollbook.assembly import assemble
+from rollbook.night import sync
 now = datetime.fromisoformat(sys.argv[1])
 rollbook = assemble(load(_env_file=None), clock=lambda: now)
 """
@@ -86,7 +87,7 @@ from pathlib import Path
 from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.operations.doctor import Level, examine
-from rollbook.sync.past import rebuild
+from rollbook.night.past import rebuild
 rebuild(rollbook)
 wrong = [found for found in examine(rollbook) if found.level is Level.FAILED]
 assert {found.what for found in wrong} <= {"clock"}, wrong  # the service's stands still
@@ -96,7 +97,7 @@ export(rollbook.warehouse.published, question, Format.CSV, Path("teachers.csv"),
 DECLARED = ("excuses", "teachers", "teacher_subjects", "student_guardians")
 
 
-def sync_with(house: House, copy: Path, work: str = "rollbook.sync()") -> None:
+def sync_with(house: House, copy: Path, work: str = "sync(rollbook)") -> None:
     """Sync tonight, or do other work, with another copy of the package, in a process of its own."""
     environment = {**os.environ, **house.environment(), "PYTHONPATH": str(copy)}
     command = [sys.executable, "-c", SYNC + work, house.now.isoformat()]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from rollbook.assembly import assemble
+from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import PREFIX, ROOT, Settings, load
 
@@ -35,7 +36,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for day in days:
             sandbox.day = day
-            rollbook.sync(day)
+            sync(rollbook, day)
     return rollbook.warehouse.published
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from rollbook.night.listeners import ErasureUnderWay, Listener
+from rollbook.night.rollbook import Rollbook
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.outputs.report import MorningPage
 from rollbook.privacy import access
@@ -15,8 +17,6 @@ from rollbook.source.fetch import utc_now
 from rollbook.source.pagination import Progress
 from rollbook.store.fleet import FleetFile
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync.listeners import ErasureUnderWay, Listener
-from rollbook.sync.rollbook import Rollbook
 
 
 def assemble(

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rollbook.assembly import assemble
+from rollbook.night import sync
 from rollbook.sandbox.institution import is_holiday
 from rollbook.settings import load
 from rollbook.views import catalog
@@ -107,7 +108,7 @@ def small(day: date, home: Path) -> Table:
             service.ask(day + timedelta(days=later))
             rollbook = assemble(settings, clock=partial(datetime.now(UTC).__add__, timedelta(days=later)))
             before = time.process_time()
-            rollbook.sync()
+            sync(rollbook)
             warm.append(time.process_time() - before)
         typical = sorted(warm)[len(warm) // 2]
         table.add_row("a night in a warm process", f"{typical:.2f}", f"{typical / imports:.1f}")

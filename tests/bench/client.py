@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from rollbook.assembly import assemble
+from rollbook.night import sync
 from rollbook.settings import load
 
 
@@ -20,7 +21,7 @@ def main() -> None:
     # A tenth of a percent of 100,000 students leave in a night, which is more than is searched for by default.
     first = day - timedelta(days=7)
     rollbook = assemble(load(base_url=base_url, api_key=key, warehouse=folder, first_date=first, verify_most=10_000))
-    manifest = rollbook.sync(day).manifest
+    manifest = sync(rollbook, day).manifest
     if not manifest.proven:
         sys.exit("the walk was not proven complete")
     published = rollbook.warehouse.published.stat().st_ctime  # when it took the old one's place

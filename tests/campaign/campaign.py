@@ -29,11 +29,12 @@ import duckdb
 
 from rollbook import errors
 from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.rollbook import Rollbook
+from rollbook.operations import approvals
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
-from rollbook.sync import approvals, past
-from rollbook.sync.past import always
-from rollbook.sync.rollbook import Rollbook
 from tests.campaign import damage
 from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
@@ -185,7 +186,7 @@ class Campaign:
         """All nights, and a last look. An error tells the seed and the whole story."""
         large = 0 if self.in_second_process else 10**9
         both = [self.service, *([self.neighbour.service] if self.neighbour else [])]
-        with in_process(*both), self.disk.installed(), patch("rollbook.sync.ingest.LARGE", large):
+        with in_process(*both), self.disk.installed(), patch("rollbook.night.ingest.LARGE", large):
             try:
                 for number in range(1, self.nights + 1):
                     self.night(number)

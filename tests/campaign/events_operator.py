@@ -9,13 +9,15 @@ from typing import NamedTuple
 import stamina
 
 from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
+from rollbook.night import past
+from rollbook.night.past import always, within_hold
+from rollbook.night.writing import writer
+from rollbook.operations import approvals
 from rollbook.operations import discard as discards
 from rollbook.operations.diff import diff
 from rollbook.operations.status import prune
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.erasure import erase
-from rollbook.sync import approvals, past
-from rollbook.sync.past import always, within_hold
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble
@@ -102,7 +104,7 @@ def prove(c: Campaign) -> None:
     mirror = c.rollbook.listener(Mirror)
 
     def prove() -> None:
-        with c.rollbook.writer():
+        with writer(c.rollbook):
             mirror.prove(c.house.now)
 
     c.operate(prove)

@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from rollbook.errors import ArgumentError, DamagedError, OtherInstitutionError
+from rollbook.night import sync
+from rollbook.operations import approvals
 from rollbook.operations.status import prune
-from rollbook.sync import approvals
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_operator import change, prove
 from tests.campaign.ledger import Showing
@@ -208,7 +209,7 @@ def the_clock_is_days_ahead(c: Campaign) -> None:
 
 @event(lambda c: not c.is_lost(), weight=2)
 def a_day_to_come_is_asked_for(c: Campaign) -> None:
-    c.operate(lambda: c.rollbook.sync(c.today + timedelta(days=1)), fails=ArgumentError)
+    c.operate(lambda: sync(c.rollbook, c.today + timedelta(days=1)), fails=ArgumentError)
 
 
 @event(lambda c: (c.ledger.newest() or c.today) < c.today)

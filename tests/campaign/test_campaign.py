@@ -21,7 +21,7 @@ LIVES = 6
 SEEN = (
     'answer="removed" if clean',
     "if 100 * c.altered > changed_percent",
-    "self.decide(",
+    "decide(rollbook, ",
     "number = max(number, recorded)",
     "deferred=blocked",
     "if m.hold_digest in digests",

@@ -11,7 +11,6 @@ import dagster as dg
 import pytest
 import time_machine
 
-from rollbook.sync.rollbook import Rollbook
 from tests.support import graph
 from tests.support.graph import SYNC, Job
 from tests.support.nights import House, new_house, night
@@ -105,7 +104,7 @@ def test_unexpected_error_texts_are_not_shown(watch: Watch, hook: Webhook, monke
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("Pupil Number7 has no number")
 
-    monkeypatch.setattr(Rollbook, "merge", broken)
+    monkeypatch.setattr("rollbook.defs.night.merge", broken)
     result = watch.job.run(night(1), tags=SYNC)
     watch.look()
     (text,) = hook.texts

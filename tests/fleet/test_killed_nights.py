@@ -14,8 +14,9 @@ import pytest
 
 from rollbook.assembly import assemble
 from rollbook.landing.raw import RawStore
+from rollbook.night import sync
+from rollbook.night.policy import counted
 from rollbook.settings import load
-from rollbook.sync.policy import counted
 from tests.support.nights import House, Tables, folder
 from tests.support.processes.commands import COMMAND
 from tests.support.records import school_class, students
@@ -97,5 +98,5 @@ def test_two_runs_at_once_ask_once(district: District) -> None:
 def never_killed(district: District, name: str) -> Tables:
     """The tables of a warehouse after one sync."""
     with folder() as elsewhere:
-        assemble(load(institution=name, warehouse=elsewhere)).sync()
+        sync(assemble(load(institution=name, warehouse=elsewhere)))
         return House(elsewhere / name, district[name]).tables()

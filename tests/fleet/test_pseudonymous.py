@@ -15,6 +15,7 @@ import pytest
 from rollbook.errors import NothingLandedError
 from rollbook.fleet.build import MAKES_NONE, Built
 from rollbook.landing.formats import FORMAT
+from rollbook.night.writing import writer
 from rollbook.privacy import access
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.views import fleet as fleet_views
@@ -159,7 +160,7 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
 def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         assert house.rollbook().listener(Pseudonymous).rotate(house.now) == 6
     assert not file_of(district).exists(), "nobody keeps the old ones"
     assert not (district.warehouse / "pseudonymous").exists()

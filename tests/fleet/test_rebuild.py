@@ -14,9 +14,9 @@ from rollbook.errors import BusyError, NothingLandedError, SettingError
 from rollbook.fleet import build as building
 from rollbook.fleet.build import Difference
 from rollbook.fleet.tasks import OTHER_DAYS
+from rollbook.night.rollbook import Rollbook
 from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.fleet import FleetFile
-from rollbook.sync.rollbook import Rollbook
 from rollbook.views.fleet import shared
 from tests.fleet.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night

@@ -8,8 +8,8 @@ from typing import Any
 
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
+from rollbook.night.ingest import LandingSession, StagingWriter
 from rollbook.source.pagination import Sink
-from rollbook.sync.ingest import LandingSession, StagingWriter
 
 DAY = date(2026, 11, 20)
 AT = datetime(2026, 11, 20, 2, 15, 1, 123456, tzinfo=UTC)

@@ -19,7 +19,7 @@ import pytest
 from rollbook.errors import MachineError
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from rollbook.landing.raw import RawStore
-from rollbook.sync.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage
+from rollbook.night.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage
 from rollbook.tables import SETS, of_set
 from tests.landing.landings import AT, DAY, add, manifest
 from tests.support.records import MISSING, school_class, student
@@ -29,7 +29,7 @@ HALF_A_PAIR = "half a pair"
 
 @pytest.fixture(params=["in the same process", "in a second process"])
 def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollbook.sync.ingest.LARGE", 0 if "second" in request.param else 10**9)
+    monkeypatch.setattr("rollbook.night.ingest.LARGE", 0 if "second" in request.param else 10**9)
 
 
 @pytest.fixture

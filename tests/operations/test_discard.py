@@ -12,11 +12,13 @@ import pytest
 
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Hold, Verdict
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.recovery import Recovery
+from rollbook.night.writing import writer
+from rollbook.operations import approvals
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.status import load_status as look
-from rollbook.sync import approvals, past
-from rollbook.sync.past import always
-from rollbook.sync.recovery import Recovery
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
@@ -186,7 +188,7 @@ def test_the_record_of_the_syncs_follows_though_the_day_stays_as_it_is(house: Ho
     killed = patch.object(Recovery, "recover_lake", side_effect=[None, KeyboardInterrupt])
     with killed, pytest.raises(KeyboardInterrupt):
         undo_discard(house.rollbook(), night(5))
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     assert house.query(recorded) == [(1, "synced"), (2, "synced")]
 

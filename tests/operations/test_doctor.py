@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.errors import HeldError
+from rollbook.night import sync
 from rollbook.operations.doctor import Finding, Level, examine
 from rollbook.util import machine
 from tests.support.nights import House, new_house
@@ -185,7 +186,7 @@ def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: H
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    assemble(cli_house.settings()).sync()
+    sync(assemble(cli_house.settings()))
 
 
 def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rollbook.errors import ArgumentError, BusyError, ExpiredError
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.rollbook import Rollbook
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.known import rebuild_as_known_on
 from rollbook.privacy import access
-from rollbook.sync import past
-from rollbook.sync.past import always
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 from tests.support.nights import SET_OF, House, new_house, night
 from tests.support.processes.commands import run_at

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from rollbook.errors import ArgumentError
+from rollbook.night.past import always
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.provenance import Provenance, trace
 from rollbook.privacy import access
-from rollbook.sync.past import always
 from rollbook.util import machine
 from tests.support.nights import (
     SET_OF,

@@ -12,7 +12,9 @@ import duckdb
 import pytest
 
 from rollbook.errors import ExpiredError, HeldError, NothingLandedError
-from rollbook.sync import past
+from rollbook.night import past
+from rollbook.night.stages import land, snapshot
+from rollbook.night.writing import writer
 from rollbook.tables import TABLES
 from tests.support.nights import ChangingNights, Expected, new_house, night
 from tests.support.processes.machines import left_over
@@ -86,8 +88,8 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
     nights.play(6)
     nights.house.at(7)
     book = nights.house.rollbook()
-    with book.writer():
-        book.snapshot(book.land())
+    with writer(book):
+        snapshot(book, land(book))
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
     assert nights.house.rollbook().recovery.expirable(2) == [night(1), night(2), night(3)]

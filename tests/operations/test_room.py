@@ -15,10 +15,11 @@ from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.cli.run import run_job
 from rollbook.defs import runs
+from rollbook.night import sync
+from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import machine
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
@@ -101,7 +102,7 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
         def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
             book = assemble(settings, clock=lambda: datetime.combine(day, time(), UTC))
-            book.sync()
+            sync(book)
             return book
 
         *_, book = map(synced, range(3))

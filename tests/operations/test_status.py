@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import HeldError
+from rollbook.night.stages import land, snapshot
+from rollbook.night.writing import writer
 from rollbook.operations.status import Choice, Days, Status, load_status
 from tests.support.nights import FIRST, House, night
 from tests.support.warehouses.begun import begin
@@ -72,8 +74,8 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
     begin(house)
     house.at(2).service.students[0]["name"] = "Renamed"
     book = house.rollbook()
-    with book.writer():
-        book.snapshot(book.land())
+    with writer(book):
+        snapshot(book, land(book))
     found = status(house)
     assert found.last_good is not None
     assert (found.last_good.snapshot_date, found.is_fresh) == (night(2), False)

@@ -16,14 +16,15 @@ from rollbook.errors import ArgumentError, DamagedError, HeldError
 from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.landing.manifest import Verdict
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.writing import writer
 from rollbook.operations import discard as discards
 from rollbook.operations.restore import restore
 from rollbook.operations.status import load_status
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Holdings
 from rollbook.store.clean import clean
-from rollbook.sync import past
-from rollbook.sync.past import always
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.records import student
@@ -83,7 +84,7 @@ def erasure(lived: House) -> Iterator[SimpleNamespace]:
         (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
         names = [str(p.relative_to(house.warehouse)) for p in sorted(exports.rglob("*.*"))]
         before, there = (others(house), catalog(house)), canary.found(house.warehouse)
-        patch.setattr("rollbook.sync.erasures.clean", cleaned)
+        patch.setattr("rollbook.night.erasures.clean", cleaned)
         certificate = erase(house, reason=REASON)
         yield SimpleNamespace(
             house=house, certificate=certificate, copies=copies, exports=names, before=before, there=there
@@ -149,7 +150,7 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
     assert_gone(erased)
     erased.service.requests.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("rollbook.sync.ingest.LARGE", 1)  # a second process files what comes
+        patch.setattr("rollbook.night.ingest.LARGE", 1)  # a second process files what comes
         erased.night(7, everybody(7), details="all")
     assert_gone(erased)
     manifest = erased.landings(night(7))[-1]
@@ -171,7 +172,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
     canary.killed(house.warehouse, die_at)
     assert others(house) == before
     begun = house.rollbook().raw.erasure_register.count == 1
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     if not begun:  # nothing was written yet, so there is nothing to finish
         assert canary.found(house.warehouse)
@@ -192,7 +193,7 @@ def test_the_next_writer_removes_erased_students_from_restored_backups(lived: Ho
     erased.published.unlink()
     erased.published.symlink_to(Path("published", oldest.name))
     assert canary.found(erased.warehouse)
-    with erased.rollbook().writer():
+    with writer(erased.rollbook()):
         pass
     assert_gone(erased)
     assert others(erased) == before
@@ -236,7 +237,7 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
         else:
             house.sync()
         assert canary.found(house.warehouse) == {}
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     assert_gone(house)
     assert others(house) | {"syncs": []} == before | {"syncs": []}  # one more sync than before
@@ -252,7 +253,7 @@ def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House
     assert len(house.rollbook().warehouse.kept()) == kept == 3
     with duckdb.connect(str(house.published)) as con:
         con.execute("DELETE FROM history.students")
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     assert others(house) == before
 
@@ -263,7 +264,7 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         there = {str(p.relative_to(house.warehouse)): p for p in house.warehouse.rglob("*") if p.is_file()}
         return {name: p.read_bytes() for name, p in there.items() if name not in skipped}
 
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     before = state()
     holdings = erasing.holdings(house.rollbook(), canary.ID)
@@ -368,7 +369,7 @@ def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(li
     shutil.copyfile(lived.published, erased.published)
     with duckdb.connect(str(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
-    with erased.rollbook().writer():
+    with writer(erased.rollbook()):
         pass
     assert_gone(erased)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollbook.night import past
+from rollbook.night.past import always
 from rollbook.privacy.pseudonymous import Codes
-from rollbook.sync import past
-from rollbook.sync.past import always
 from tests.support.nights import House, new_house
 from tests.support.processes import canary
 from tests.support.records import classes, student, students

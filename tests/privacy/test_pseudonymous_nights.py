@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import MachineError
+from rollbook.night.writing import writer
 from rollbook.operations.status import load_status
 from tests.support.nights import House, night
 from tests.support.tiers import daily
@@ -79,7 +80,7 @@ def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
         with pytest.raises(SystemExit):
             house.night(2, pupils(9))
     assert not is_current(house)
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         assert is_current(house)
     assert "did not match the published file; it was made again" in caplog.text
     assert current(house) == set(codes(house).values())
@@ -122,6 +123,6 @@ def test_a_damaged_file_is_told_and_made_again(house: House, content: bytes | No
     file = pseudonymous(house).resolve()
     file.unlink() if content is None else file.write_bytes(content)
     assert not is_current_by_status(house)
-    with house.rollbook().writer():
+    with writer(house.rollbook()):
         pass
     assert is_current(house)

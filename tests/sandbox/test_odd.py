@@ -7,6 +7,7 @@ from datetime import timedelta
 import duckdb
 import pytest
 
+from rollbook.night import sync
 from rollbook.operations.doctor import examine
 from rollbook.sandbox import Sandbox
 from tests.support.nights import folder, tables_in
@@ -26,7 +27,7 @@ def test_an_odd_service_is_stored_as_the_plain_one() -> None:
         with folder() as warehouse, Sandbox(330, day=FIRST, api_key=KEY, odd=odd) as sandbox:
             for number in range(3):
                 sandbox.day = FIRST + timedelta(days=number)
-                assert rollbook(warehouse, sandbox.url, today=sandbox.day).sync().manifest.proven
+                assert sync(rollbook(warehouse, sandbox.url, today=sandbox.day)).manifest.proven
             book = rollbook(warehouse, sandbox.url, today=sandbox.day)
             with duckdb.connect(book.warehouse.published, read_only=True) as con:
                 tables.append(tables_in(con))

@@ -15,11 +15,11 @@ import pytest
 from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
+from rollbook.night.ingest import LandingSession
 from rollbook.settings import Settings
 from rollbook.source.client import Answer, Client
 from rollbook.source.envelope import Page, page_of
 from rollbook.source.fetch import fetch
-from rollbook.sync.ingest import LandingSession
 from rollbook.tables import SETS
 from tests.support.wire.service import KEY, Service
 

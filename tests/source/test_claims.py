@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from rollbook.fleet.worker import NightKind
+from rollbook.night.past import always
 from rollbook.operations.discard import discard
-from rollbook.sync.past import always
 from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults

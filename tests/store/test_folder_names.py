@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollbook import settings
 from rollbook.errors import SettingError
 from rollbook.export.query import lock, open_published
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import House, folder, night
 from tests.support.reading import rows
 from tests.support.records import classes, student

@@ -207,7 +207,7 @@ class World:
 def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model.only(WATCHED, monkeypatch)
     # Of three records, all may be refused.
-    monkeypatch.setattr("rollbook.sync.landings.check_reject_rate", lambda *_: "")
+    monkeypatch.setattr("rollbook.night.landings.check_reject_rate", lambda *_: "")
 
 
 def by_definition(lake: Lake, table: Table) -> str:

@@ -22,10 +22,11 @@ import stamina
 
 from rollbook.assembly import assemble
 from rollbook.landing.manifest import Manifest
+from rollbook.night import Synced, sync
+from rollbook.night.rollbook import Rollbook
+from rollbook.operations import approvals
 from rollbook.settings import Settings, load
 from rollbook.store import checks
-from rollbook.sync import approvals
-from rollbook.sync.rollbook import Rollbook, Synced
 from tests.support.models import model
 from tests.support.reading import opened, rows
 from tests.support.records import Record, Records, student, students
@@ -141,7 +142,7 @@ class House:
     def sync(self, day: date | None = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Synced:
         """One sync; retries do not wait."""
         with stamina.set_testing(True, attempts=TRIES, cap=True):
-            return self.rollbook(**(over or {})).sync(day, **arguments)
+            return sync(self.rollbook(**(over or {})), day, **arguments)
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
         """Approve what is held."""

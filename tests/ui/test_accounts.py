@@ -13,7 +13,7 @@ import pytest
 from rollbook.defs.night import NO_LOGIN
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Manifest
-from rollbook.sync import approvals
+from rollbook.operations import approvals
 from rollbook.util import machine
 from tests.support.nights import House, new_house
 from tests.support.processes.accounts import NOBODY, ask_raw, connected

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.processes.servers import serving

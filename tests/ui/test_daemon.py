@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.assembly import assemble
+from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load
 from tests.support.processes.machines import left_over
@@ -102,7 +103,7 @@ def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: 
         assert published(warehouse) == listed
         # The daemon was stopped in the middle of something; the next sync leaves nothing of that.
         first = date.fromisoformat(env["ROLLBOOK_FIRST_DATE"])
-        assemble(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).sync()
+        sync(assemble(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)))
         assert left_over(warehouse) == []
         assert published(warehouse) == listed
     assert all("failed" in text or "again" in text for text in hook.texts)

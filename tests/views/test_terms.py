@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import SettingError
+from rollbook.night.stages import merge, publish
+from rollbook.night.writing import writer
 from rollbook.settings import ROOT
 from rollbook.views import editable
 from rollbook.views.editable import Term
@@ -79,13 +81,13 @@ def test_they_are_read_at_each_publish_and_the_calendar_counts_their_weeks(fortn
     thursday = next(day for day in days[1:] if day.isoweekday() == 4)
     (school.warehouse / "terms.csv").write_text(editable.render_terms([Term("Harvest", thursday, days[-2])]))
     rollbook = school.rollbook()
-    with rollbook.writer():
-        rollbook.publish(rollbook.merge())
+    with writer(rollbook):
+        publish(rollbook, merge(rollbook))
     assert school.rows("FROM terms") == [("Harvest", thursday, days[-2])]
     weeks = dict(school.rows("SELECT day, term_week FROM calendar WHERE term = 'Harvest'"))
     assert list(weeks) == [day for day in days if thursday <= day <= days[-2]]
     assert weeks == {day: 1 + (day.toordinal() - 1) // 7 - (thursday.toordinal() - 1) // 7 for day in weeks}
     (school.warehouse / "terms.csv").write_text(HEADING + "Harvest,soon,later\n")
-    with rollbook.writer(), pytest.raises(SettingError, match=r"terms\.csv, line 2"):
-        rollbook.publish(rollbook.merge())
+    with writer(rollbook), pytest.raises(SettingError, match=r"terms\.csv, line 2"):
+        publish(rollbook, merge(rollbook))
     assert len(school.rows("FROM terms")) == 1

@@ -41,8 +41,8 @@ from rollbook.util.text import cell, printable
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
+    from rollbook.night.rollbook import Rollbook
     from rollbook.source.pagination import Progress as Show
-    from rollbook.sync.rollbook import Rollbook
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets, and the code location.

@@ -339,6 +339,7 @@ def rotate(
     file, and `rollbook codes find` no longer knows them.
     """
     from rollbook.cli.fleet import build_again
+    from rollbook.night.writing import writer
     from rollbook.privacy.pseudonymous import Pseudonymous
 
     rollbook = open_rollbook()
@@ -346,7 +347,7 @@ def rotate(
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
     fleet, file = rollbook.warehouse.fleet, rollbook.listener(Pseudonymous)
     is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
-    with rollbook.writer():
+    with writer(rollbook):
         count = file.rotate(rollbook.clock())
     out.print(f"A new release has begun, with {count_of(count, 'code')}.")
     if not file.wanted:

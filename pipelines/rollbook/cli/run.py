@@ -42,9 +42,9 @@ from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import Hold, Manifest
+    from rollbook.night.past import Backfilled
+    from rollbook.night.rollbook import Rollbook
     from rollbook.outputs.mirror.mirror import Mirror
-    from rollbook.sync.past import Backfilled
-    from rollbook.sync.rollbook import Rollbook
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def sync(
 
 def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
     """Show what is held and merge that: the job is given the digests of what was shown."""
-    from rollbook.sync import approvals
+    from rollbook.operations import approvals
 
     if day and every_day:
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
@@ -202,7 +202,7 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
-    from rollbook.sync import past
+    from rollbook.night import past
 
     rollbook = open_rollbook(demo=demo)
     asked, institution = past.days_between(first, last), rollbook.settings.institution
@@ -246,9 +246,9 @@ def rebuild(
     lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
     confirmed; then nothing has changed.
     """
+    from rollbook.night import past
     from rollbook.operations.known import rebuild_as_known_on
     from rollbook.privacy import access
-    from rollbook.sync import past
 
     rollbook = open_rollbook()
     if as_known_on is not None or target is not None:
@@ -520,7 +520,7 @@ def mirror_sync(
 
     Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
     """
-    from rollbook.sync.rollbook import writer_lock
+    from rollbook.night.writing import writer_lock
 
     rollbook, copy = _mirrored()
     rollbook.warehouse.prepare()
@@ -547,9 +547,11 @@ def mirror_verify(
 
     Exits 1 when a file is missing or differs there, or what the copy holds is missing here, or a row differs.
     """
+    from rollbook.night.writing import writer
+
     rollbook, copy = _mirrored()
     if restored:
-        with rollbook.writer(), progress() as show:
+        with writer(rollbook), progress() as show:
             copy.update(rollbook.clock(), progress=show)
             copy.prove(rollbook.clock(), show)
         out.print(f"{copy.remark()}.")

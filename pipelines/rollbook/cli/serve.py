@@ -55,7 +55,7 @@ from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
-    from rollbook.sync.rollbook import Rollbook
+    from rollbook.night.rollbook import Rollbook
 
 STOP_WITHIN = 20.0  # seconds
 LAST_QUERIES = 5  # seconds
@@ -269,6 +269,7 @@ def demo(
     from rich.syntax import Syntax
 
     from rollbook.export.query import run_query
+    from rollbook.night.writing import writer
     from rollbook.sandbox import Sandbox
     from rollbook.sandbox.institution import terms as terms_between
     from rollbook.views import editable
@@ -277,7 +278,7 @@ def demo(
         prepare(sandbox.url)
         rollbook = open_rollbook()
         if rollbook.bound_to() is not None:  # an earlier demo
-            with rollbook.writer():
+            with writer(rollbook):
                 rollbook.clear()
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
@@ -304,7 +305,7 @@ def demo(
 
 def _play(rollbook: Rollbook, day: date) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
-    from rollbook.sync import approvals
+    from rollbook.operations import approvals
 
     try:
         run_job(day)

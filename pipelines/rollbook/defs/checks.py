@@ -14,10 +14,10 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 
 from rollbook.defs.partitions import IS_FRESH, PUBLISHED
+from rollbook.night.rollbook import Rollbook
 from rollbook.operations.data_quality import QUALITY_CHECKS, run_quality_checks
 from rollbook.operations.status import freshness, not_synced, open_holds
 from rollbook.store.checks import RULES
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 

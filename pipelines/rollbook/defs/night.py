@@ -17,12 +17,15 @@ from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
 from rollbook.errors import ArgumentError, NothingLandedError, RollbookError
 from rollbook.landing.manifest import PARTS, Approval, Details, Manifest, TableCounts
+from rollbook.night import past
+from rollbook.night.past import Backfilled, always, skipped_days, within_hold
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import land, merge, publish, snapshot
+from rollbook.night.writing import fetching
+from rollbook.operations import approvals
 from rollbook.outputs.report import FILE
 from rollbook.source.pagination import Progress
 from rollbook.store.lake import DayRecord
-from rollbook.sync import approvals, past
-from rollbook.sync.past import Backfilled, always, skipped_days, within_hold
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS, TABLES
 
 # The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
@@ -87,7 +90,7 @@ def stages(
     backfill, are made once they are published.
     """
     started = time.monotonic()
-    with rollbook.fetching() as blocked:
+    with fetching(rollbook) as blocked:
         if is_sync:
             mark_as_sync(context)
         landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync, blocked=blocked)
@@ -118,8 +121,8 @@ def stages(
             for name in TABLES
         ]
         if staged is None:
-            merged = yield from _meanwhile(partial(rollbook.merge, full_refresh=options.force), snapshots)
-            rollbook.publish(merged)
+            merged = yield from _meanwhile(partial(merge, rollbook, full_refresh=options.force), snapshots)
+            publish(rollbook, merged)
             changed = merged.counts
         else:
             confirm = always if options.confirm else within_hold
@@ -161,7 +164,7 @@ def _landed(
         return held, {day: approvals.approval(rollbook, m, options.only, options.reason, by) for day, m in held.items()}
     if fetches:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-        return {days[0]: rollbook.land(days[0], details=options.details, fresh=fresh, blocked=blocked)}, {}
+        return {days[0]: land(rollbook, days[0], details=options.details, fresh=fresh, blocked=blocked)}, {}
     return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}, {}
 
 
@@ -175,7 +178,7 @@ def _snapshots(
     rollbook: Rollbook, landed: Mapping[date, Manifest], approvals: Mapping[date, Approval]
 ) -> list[tuple[Manifest, DayRecord]]:
     """Decide on each landing, in the order of their days."""
-    return [rollbook.snapshot(manifest, approvals.get(day)) for day, manifest in landed.items()]
+    return [snapshot(rollbook, manifest, approvals.get(day)) for day, manifest in landed.items()]
 
 
 def _meanwhile(work: Callable[[], T], events: Iterable[Event]) -> Generator[Event, None, T]:

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from rollbook.assembly import assemble
 from rollbook.errors import RollbookError, SettingError
+from rollbook.night import past
+from rollbook.night.past import always, within_hold
+from rollbook.night.writing import writer_lock
 from rollbook.settings import DUCKDB, Settings, restored
 from rollbook.store import schema
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History
 from rollbook.store.schema import TERMS, THRESHOLDS, VERSION
-from rollbook.sync import past
-from rollbook.sync.past import always, within_hold
-from rollbook.sync.rollbook import writer_lock
 from rollbook.util import files
 
 Work = Callable[[str], str]

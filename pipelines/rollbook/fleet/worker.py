@@ -33,12 +33,14 @@ from rollbook.errors import (
     unexpected_error,
 )
 from rollbook.landing.manifest import Manifest
+from rollbook.night import finish, past
+from rollbook.night.past import always, within_hold
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import land
+from rollbook.night.writing import fetching
 from rollbook.operations.doctor import Finding, examine
 from rollbook.source.fetch import utc_now, why_refused
 from rollbook.store.database import machine_errors
-from rollbook.sync import past
-from rollbook.sync.past import always, within_hold
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 from rollbook.util.text import printable
 
@@ -116,14 +118,14 @@ class Sync(Task, frozen=True, kw_only=True):
     def run(self, rollbook: Rollbook) -> NightOutcome:
         """The outcome of the night."""
         day = rollbook.partition(self.day or rollbook.today())
-        with rollbook.fetching() as blocked:
+        with fetching(rollbook) as blocked:
             counted = [] if self.fresh else rollbook.landings.counted(day)
             if counted:
                 if blocked is not None:
                     raise blocked
                 done = outcome_of(counted[-1], asked=False)
             else:
-                done = outcome_of(rollbook.finish(rollbook.land(day, fresh=self.fresh, blocked=blocked)).manifest)
+                done = outcome_of(finish(rollbook, land(rollbook, day, fresh=self.fresh, blocked=blocked)).manifest)
         bound = rollbook.bound_to() if len(rollbook.raw.days()) == 1 else None
         # On its first day, another institution may have begun at the same moment with the same key.
         if bound is not None and (refused := why_refused(rollbook.settings, bound, bound)):

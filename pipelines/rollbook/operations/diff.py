@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from rollbook.errors import BehindError, ContractChangedError
 from rollbook.landing.manifest import Manifest, TableCounts
 from rollbook.landing.raw import RawStore
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import evaluate, land, nights_before
 from rollbook.store.database import machine_errors
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 
 
@@ -57,9 +58,9 @@ def diff(rollbook: Rollbook) -> Diff:
         if landed.is_dir():
             unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
             shutil.copytree(landed, trial.raw.root / landed.name, ignore=unfinished)
-        manifest = trial.land(day, before=rollbook.nights_before())
+        manifest = land(trial, day, before=nights_before(rollbook))
         try:
-            evaluation = trial.evaluate(manifest, trial.composer.flatten(manifest))
+            evaluation = evaluate(trial, manifest, trial.composer.flatten(manifest))
         except ContractChangedError as error:
             return Diff(manifest, "failed", error.message)
     decision, rejected = evaluation.decision, evaluation.flattened.rejected()

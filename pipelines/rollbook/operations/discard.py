@@ -7,10 +7,11 @@ from datetime import date
 
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import Manifest, Verdict
-from rollbook.sync import past
-from rollbook.sync.past import Confirm, within_hold
-from rollbook.sync.policy import counted
-from rollbook.sync.rollbook import Rollbook
+from rollbook.night import past
+from rollbook.night.past import Confirm, within_hold
+from rollbook.night.policy import counted
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.writing import writer
 
 
 def discard(
@@ -23,7 +24,7 @@ def discard(
     is changed then.
     """
     rollbook.settings.check_words(reason)
-    with rollbook.writer():
+    with writer(rollbook):
         manifests = _not_expired(rollbook, day)
         held = [m for m in manifests if m.verdict is Verdict.HELD]
         chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
@@ -41,7 +42,7 @@ def undo_discard(
     """Restore a discarded landing of a day, by default the last one. Returns it. Raises what `discard` raises, and
     ArgumentError for a landing of another institution.
     """
-    with rollbook.writer():
+    with writer(rollbook):
         manifests = _not_expired(rollbook, day)
         aside = [m for m, _ in rollbook.raw.discarded(day)]
         found = next((m for m in reversed(aside) if number in (None, m.landing)), None)

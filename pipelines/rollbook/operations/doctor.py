@@ -19,6 +19,8 @@ from pathlib import Path
 from rollbook.errors import RollbookError
 from rollbook.flatten.rows import Flattener
 from rollbook.landing.manifest import Landed
+from rollbook.night.policy import check_reject_rate
+from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.pseudonymous import Pseudonymous
@@ -27,8 +29,6 @@ from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import institution, page_of
 from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
 from rollbook.store.database import machine_errors
-from rollbook.sync.policy import check_reject_rate
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS, WALKED
 from rollbook.util import machine
 from rollbook.util.text import count_of, listed

@@ -18,13 +18,13 @@ from rollbook.export import check_target
 from rollbook.landing.bodies import BODIES, PAGES, REJECTS, LandingFolder
 from rollbook.landing.manifest import Manifest, Verdict
 from rollbook.landing.raw import RawStore
+from rollbook.night import past
+from rollbook.night.past import Backfilled, always
+from rollbook.night.policy import spans
+from rollbook.night.rollbook import Rollbook
 from rollbook.store.database import machine_errors
 from rollbook.store.published import same_file
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync import past
-from rollbook.sync.past import Backfilled, always
-from rollbook.sync.policy import spans
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import files
 from rollbook.views import catalog
 from rollbook.views.editable import TERMS, THRESHOLDS

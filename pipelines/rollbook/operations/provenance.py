@@ -18,10 +18,10 @@ from rollbook.flatten.rows import Flattener, shape
 from rollbook.landing.bodies import LandingFolder, landed, name
 from rollbook.landing.manifest import Body
 from rollbook.landing.raw import RawStore
+from rollbook.night.policy import counted
 from rollbook.store.published import PUBLISHED
 from rollbook.store.schema import CHANGE_KEYS
 from rollbook.store.statements import statements
-from rollbook.sync.policy import counted
 from rollbook.tables import SETS, TABLES, Table
 from rollbook.util.text import count_of, printable
 

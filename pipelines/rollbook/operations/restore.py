@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rollbook.sync.rollbook import Rollbook
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.writing import writer
 from rollbook.views import catalog
 
 
 def restore(rollbook: Rollbook, kept: Path) -> None:
     """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
-    with rollbook.writer(recover=False):
+    with writer(rollbook, unrecovered=True):
         merged = rollbook.warehouse.merged_days(kept)
         # Without the days that have expired from the lake: no view may read a deleted file.
         shown = [record for day, record in rollbook.lake.days().items() if day in merged]

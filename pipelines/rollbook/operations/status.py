@@ -22,12 +22,14 @@ import msgspec
 
 from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.night.policy import open_hold
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import merge, publish
+from rollbook.night.writing import writer
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import Settings
 from rollbook.store.published import KEPT
-from rollbook.sync.policy import open_hold
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, machine
 
 YEAR = 365
@@ -336,8 +338,8 @@ def prune(rollbook: Rollbook) -> list[date]:
 
     The published views drop the days first, so that no view reads a deleted file.
     """
-    with rollbook.writer():
+    with writer(rollbook):
         days = rollbook.recovery.expirable(rollbook.settings.keep_days)
         if days:
-            rollbook.publish(rollbook.merge())
+            publish(rollbook, merge(rollbook))
         return days

@@ -32,12 +32,13 @@ from rollbook.export import exported
 from rollbook.landing.erased import Erased, LegalHold, Matcher, Pending, StudentTraces, find, keyed, name_hash
 from rollbook.landing.manifest import Hold
 from rollbook.landing.records import as_id
+from rollbook.night.erasures import Erasures
+from rollbook.night.listeners import ErasureUnderWay, Listener
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.writing import recover, writer
 from rollbook.store import without
 from rollbook.store.database import connect, count
 from rollbook.store.statements import statements
-from rollbook.sync.erasures import Erasures
-from rollbook.sync.listeners import ErasureUnderWay, Listener
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import SETS
 from rollbook.util import files
 
@@ -220,7 +221,7 @@ def holdings(rollbook: Rollbook, student: int) -> Holdings:
     Raises ArgumentError for an invalid id, and what recovery raises.
     """
     _check(student)
-    with rollbook.writer():
+    with writer(rollbook):
         return rollbook.listener(Erasure).holdings(student)
 
 
@@ -241,7 +242,7 @@ def erase(
     """
     _check(student, reason)
     rollbook.settings.check_words(reason)
-    with rollbook.writer():
+    with writer(rollbook):
         erasure = rollbook.listener(Erasure)
         found = erasure.holdings(student)
         content = rollbook.raw.erasure_register.begun()
@@ -271,7 +272,7 @@ def erase(
             msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
         )
         rollbook.erasures.found = found.landings
-        rollbook.recover()  # as the next writer would after a kill at this point
+        recover(rollbook)  # as the next writer would after a kill at this point
         if erasure.certificate is None:
             raise AssertionError("an erasure that was begun is not finished")
         return erasure.certificate
@@ -284,7 +285,7 @@ def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
     _check(student, reason)
     rollbook.settings.check_words(reason)
     register = rollbook.raw.erasure_register
-    with rollbook.writer():
+    with writer(rollbook):
         if student in register.matcher():
             raise ArgumentError("This student was erased already: there is nothing left to hold")
         _check_reason(reason, student, rollbook.listener(Erasure).names(student))
@@ -299,7 +300,7 @@ def lift(rollbook: Rollbook, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check(student)
     register = rollbook.raw.erasure_register
-    with rollbook.writer():
+    with writer(rollbook):
         content = register.read()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
         left = tuple(hold for hold in content.holds if hold.id != ident)
@@ -315,7 +316,7 @@ def readmit(rollbook: Rollbook, student: int) -> None:
     """
     _check(student)
     register = rollbook.raw.erasure_register
-    with rollbook.writer():
+    with writer(rollbook):
         content = register.read()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
         now = rollbook.clock()

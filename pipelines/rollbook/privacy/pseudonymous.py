@@ -30,6 +30,7 @@ import pyarrow as pa
 from rollbook.errors import DamagedError
 from rollbook.landing import formats
 from rollbook.landing.erased import ERASURES, PRIVATE, ErasureRegister
+from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.store import schema
 from rollbook.store.clean import clean
 from rollbook.store.database import connect, each, literal, transaction
@@ -38,7 +39,6 @@ from rollbook.store.published import PSEUDONYMOUS, remove
 from rollbook.store.schema import CHANGE_KEYS, CHANGES, SYNCS
 from rollbook.store.statements import statements
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync.listeners import ErasureUnderWay, Listener
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
 from rollbook.views import catalog

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import ContractChangedError, HeldError, MirrorError
+from rollbook.night.past import always
+from rollbook.night.writing import writer
 from rollbook.operations.discard import discard
 from rollbook.operations.doctor import examine
 from rollbook.operations.status import load_status
 from rollbook.outputs.mirror import mirror
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.sync.past import always
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing
@@ -36,7 +37,7 @@ def prove(house: House) -> str:
     """Prove the copy as the command does; returns what is then said of it."""
     rollbook = house.rollbook()
     copy = rollbook.listener(Mirror)
-    with rollbook.writer():
+    with writer(rollbook):
         copy.update(house.now)
         copy.prove(house.now)
     return copy.remark()

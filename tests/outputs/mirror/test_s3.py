@@ -78,9 +78,9 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault
-    with caplog.at_level(logging.WARNING, logger="rollbook.sync.rollbook"):
+    with caplog.at_level(logging.WARNING, logger="rollbook.night.rollbook"):
         played = ChangingNights(house).play(3)
-    assert not [r for r in caplog.records if r.name.startswith("rollbook.sync.rollbook")]
+    assert not [r for r in caplog.records if r.name.startswith("rollbook.night.rollbook")]
     assert house.rollbook().listener(Mirror).verify() == []
     again = restored(house, tmp_path / "new")
     assert again.tables() == house.tables() == played.expected.tables()

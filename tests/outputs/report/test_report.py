@@ -15,9 +15,9 @@ import pytest
 
 from rollbook.errors import HeldError, KeyRefusedError
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.operations import approvals
 from rollbook.outputs import report
 from rollbook.outputs.report import morning
-from rollbook.sync import approvals
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 

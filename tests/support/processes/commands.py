@@ -31,7 +31,7 @@ _IMPORTED = (
     "rich.markdown",
     "rich.progress",
     "rich.table",
-    "rollbook.sync.past",
+    "rollbook.night.past",
     "rollbook.export.query",
     "rollbook.operations.diff",
     "rollbook.operations.discard",

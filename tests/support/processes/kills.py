@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from rollbook.sync import past
+from rollbook.night import past, sync
 from rollbook.tables import TABLES
 from tests.support.warehouses.fortnight import rollbook
 
@@ -44,7 +44,7 @@ class Job:
         """Do it, in this process."""
         book = rollbook(self.warehouse, self.base_url, today=self.last)
         if self.what == "sync":
-            book.sync(self.first)
+            sync(book, self.first)
         elif self.what == "backfill":
             past.backfill(book, self.first, self.last)
         else:

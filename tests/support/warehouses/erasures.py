@@ -6,10 +6,10 @@ from typing import Any
 
 import duckdb
 
+from rollbook.night.past import always
 from rollbook.operations import discard as discards
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Certificate
-from rollbook.sync.past import always
 from tests.support.nights import House, night
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students

@@ -20,8 +20,9 @@ import pytest
 from rollbook.assembly import assemble
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Verdict
+from rollbook.night import sync
+from rollbook.night.rollbook import Rollbook
 from rollbook.settings import load
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.reading import rows as rows
@@ -62,14 +63,14 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
         for day in days:
             sandbox.day = day
-            rollbook(warehouse, sandbox.url).sync(day)
+            sync(rollbook(warehouse, sandbox.url), day)
             if day == TWICE:
                 sandbox.students = [_with_gaps(record) for record in sandbox.students]
-                rollbook(warehouse, sandbox.url).sync(day)
+                sync(rollbook(warehouse, sandbox.url), day)
             elif day == HELD:
                 sandbox.day = day - timedelta(days=1)
                 with pytest.raises(HeldError):
-                    rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0).sync(day)
+                    sync(rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0), day)
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
@@ -89,7 +90,7 @@ def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
             sandbox.day = day + timedelta(days=1)
 
     sandbox.on(faults.moved_total(1), path="students", page=3)  # the two days may list as many students
-    synced = rollbook(warehouse, sandbox.url, today=day, progress=strike, walks=1).sync(day)
+    synced = sync(rollbook(warehouse, sandbox.url, today=day, progress=strike, walks=1), day)
     assert synced.manifest.verdict is Verdict.UNPROVEN
 
 

@@ -19,8 +19,11 @@ import pytest
 from filelock import FileLock
 
 from rollbook.assembly import assemble
+from rollbook.night import sync
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import merge, publish
+from rollbook.night.writing import writer
 from rollbook.settings import load
-from rollbook.sync.rollbook import Rollbook
 from tests.support.reading import rows
 from tests.support.wire.service import Sandbox
 
@@ -54,7 +57,7 @@ class School:
         """One night."""
         if self.sandbox is not None:
             self.sandbox.day = day
-        self.rollbook(day, **over).sync(day)
+        sync(self.rollbook(day, **over), day)
 
     def frame(self, query: str) -> pd.DataFrame:
         """The rows of an analyst's query, as a frame."""
@@ -70,8 +73,8 @@ class School:
         """A copy to write to, published again so that its views name its own files."""
         shutil.copytree(self.warehouse, target, symlinks=True, dirs_exist_ok=True)
         mine = School(target)
-        with mine.rollbook().writer():
-            mine.rollbook().publish(mine.rollbook().merge())
+        with writer(mine.rollbook()):
+            publish(mine.rollbook(), merge(mine.rollbook()))
         return mine
 
 

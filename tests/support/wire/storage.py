@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
+from rollbook.night import past
 from rollbook.outputs.mirror.mirror import restore
 from rollbook.settings import ROOT
-from rollbook.sync import past
 from tests.support.nights import House
 from tests.support.processes.servers import free_port, until
 from tests.support.wire import environments

@@ -43,15 +43,15 @@ from rollbook.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from rollbook.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
 from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
+from rollbook.night import past
+from rollbook.night.listeners import Listener
+from rollbook.night.past import always
+from rollbook.night.rollbook import Rollbook
 from rollbook.settings import Settings
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync import past
-from rollbook.sync.listeners import Listener
-from rollbook.sync.past import always
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
 from rollbook.util.machine import in_bytes

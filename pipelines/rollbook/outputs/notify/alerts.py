@@ -24,9 +24,9 @@ from filelock import Timeout
 from rollbook.errors import OtherVersionError, RollbookError, UndeliveredError
 from rollbook.export.query import run_query
 from rollbook.landing import formats
+from rollbook.night.rollbook import Rollbook
 from rollbook.outputs.notify.channels import send
 from rollbook.source.fetch import utc_now
-from rollbook.sync.rollbook import Rollbook
 from rollbook.util import cron, files
 from rollbook.util.text import count_of, listed
 

@@ -13,9 +13,9 @@ import duckdb
 
 from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError
 from rollbook.landing.manifest import Hold
+from rollbook.night.listeners import ErasureUnderWay, Listener
+from rollbook.night.rollbook import Rollbook
 from rollbook.store.database import connect
-from rollbook.sync.listeners import ErasureUnderWay, Listener
-from rollbook.sync.rollbook import Rollbook
 from rollbook.tables import TABLES, WALKED
 from rollbook.util import files
 

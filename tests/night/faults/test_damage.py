@@ -13,6 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from rollbook.errors import DamagedError
+from rollbook.night.stages import land, merge, publish, snapshot
+from rollbook.night.writing import writer
 from rollbook.store.lake import DayRecord, Lake
 from tests.support.nights import Expected, House, night
 from tests.support.warehouses.recovery import recovered
@@ -33,11 +35,11 @@ def test_anything_in_the_build_folder_is_swept_away(house: House, expected: Expe
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
     before, book = house.state()["rollbook.duckdb"], house.rollbook()
-    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), book.writer():
-        book.snapshot(book.land())
-        merged = book.merge()
+    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), writer(book):
+        snapshot(book, land(book))
+        merged = merge(book)
         book.warehouse.next.write_bytes(b"garbage" * 1000)
-        book.publish(merged)
+        publish(book, merged)
     assert house.state()["rollbook.duckdb"] == before
     recovered(house, expected)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.night.recovery.losses import LISTED
 from tests.support.nights import Expected, House, new_house
 from tests.support.records import classes, students
-from tests.sync.recovery.losses import LISTED
 
 
 @pytest.fixture(scope="package")

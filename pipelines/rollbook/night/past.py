@@ -12,9 +12,11 @@ from enum import StrEnum
 
 from rollbook.errors import ArgumentError, NotConfirmedError, NothingLandedError
 from rollbook.landing.manifest import Hold, Manifest, TableCounts, Verdict
+from rollbook.night.policy import change_guard, counted, spans
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import merge, merge_into, publish
+from rollbook.night.writing import decide, recover, writer
 from rollbook.store.lake import DayRecord, StagedLake
-from rollbook.sync.policy import change_guard, counted, spans
-from rollbook.sync.rollbook import Rollbook
 
 # Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
 Confirm = Callable[[Hold], bool]
@@ -102,7 +104,7 @@ def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = 
     table would lose more than the hold allows and that is not confirmed. Nothing changes then.
     """
     days = days_between(first, last)
-    with rollbook.writer():
+    with writer(rollbook):
         done, staged = resnapshot(rollbook, days)
         if not done.rebuilt:
             raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
@@ -116,7 +118,7 @@ def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: 
     With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
     it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
     """
-    with rollbook.writer(recover=False):
+    with writer(rollbook, unrecovered=True):
         expired, lost = rollbook.landings.expired_days(), rollbook.recovery.missing() if accept_loss else []
         if not accept_loss:
             rollbook.recovery.refuse_to_lose()
@@ -129,16 +131,16 @@ def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: 
                 " from a backup. Everything else was left as it is"
             )
         staged.hide(d for d in rollbook.lake.days() if d not in done.rebuilt)
-        merged = rollbook.merge_into(None, lake=staged, full_refresh=True)
+        merged = merge_into(rollbook, None, lake=staged, full_refresh=True)
         done.counts = merged.counts
         confirm_loss(rollbook, confirm)
         if expired:
             rollbook.raw.forget_expired(expired)
         staged.move_in()
-        rollbook.publish(merged)
+        publish(rollbook, merged)
         if lost:  # an older file would bring the loss up again
             rollbook.warehouse.versions.retire(leaving=0)
-        rollbook.decide(undecided)
+        decide(rollbook, undecided)
         return done
 
 
@@ -153,11 +155,11 @@ def change_day(
     else:
         staged.hide([day])
     without = frozenset[date]() if landings else frozenset({day})
-    rollbook.merge_into(rollbook.recovery.published(), lake=staged, without=without)
+    merge_into(rollbook, rollbook.recovery.published(), lake=staged, without=without)
     confirm_loss(rollbook, confirm)
     rollbook.warehouse.drop_next()
     change()
-    rollbook.recover()  # as the next writer would after a kill at this point
+    recover(rollbook)  # as the next writer would after a kill at this point
 
 
 def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, StagedLake]:
@@ -179,10 +181,10 @@ def publish_staged(
 
     Raises NotConfirmedError if they remove more than the hold allows and nobody confirms that; nothing changes then.
     """
-    merged = rollbook.merge(lake=staged, full_refresh=full_refresh)
+    merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
     confirm_loss(rollbook, confirm)
     staged.move_in()
-    rollbook.publish(merged)
+    publish(rollbook, merged)
     return merged.counts
 
 

@@ -14,12 +14,14 @@ from rollbook.cli import app
 from rollbook.cli.run import RunFailedError
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import PARTS, Verdict
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.writing import writer
+from rollbook.operations import approvals
 from rollbook.operations.discard import discard
 from rollbook.operations.known import rebuild_as_known_on
 from rollbook.operations.provenance import trace
 from rollbook.operations.status import load_status
-from rollbook.sync import approvals, past
-from rollbook.sync.past import always
 from rollbook.util import machine
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.processes.commands import dagster_home
@@ -108,7 +110,7 @@ def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None
     for part in ("students:removed", "classes:listed"):  # the second one is of a day that counts already
         (held,) = approvals.to_approve(rollbook)
         rollbook.raw.record_approval(approvals.approval(rollbook, held, [part]).applied_to(held))
-        with house.rollbook().writer():
+        with writer(house.rollbook()):
             pass
     assert house.tables() == expected("students:removed", "classes:listed").tables()
 

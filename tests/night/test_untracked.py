@@ -8,7 +8,7 @@ import pytest
 
 from rollbook import settings, tables
 from rollbook.errors import ExpiredError, SettingError
-from rollbook.sync import past
+from rollbook.night import past
 from rollbook.tables import TABLES
 from tests.support.nights import House, new_house, night
 from tests.support.records import school_class, students

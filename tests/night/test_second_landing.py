@@ -9,7 +9,9 @@ import pytest
 
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import past
+from rollbook.night import past
+from rollbook.night.stages import land, snapshot
+from rollbook.night.writing import writer
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night
@@ -72,8 +74,8 @@ def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_ne
     expected = first_night(house, students(30))
     house.service.students = students(29)
     book = house.at(2).rollbook()
-    with book.writer():
-        book.land()
+    with writer(book):
+        land(book)
     house.night(2, [*students(28), student(40)])
     for listed in (students(29), [*students(28), student(40)]):
         expected.night(2, listed, house.service.classes)
@@ -85,11 +87,11 @@ def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(h
     expected = first_night(house, students(30))
     house.service.students = students(10)
     book = house.at(2).rollbook()
-    with book.writer():
-        book.land()
+    with writer(book):
+        land(book)
     book = house.rollbook()
-    with book.writer(), pytest.raises(HeldError):
-        book.snapshot(book.raw.manifests(night(2))[-1])
+    with writer(book), pytest.raises(HeldError):
+        snapshot(book, book.raw.manifests(night(2))[-1])
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from rollbook.errors import BusyError
+from rollbook.night.writing import writer
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import in_another_process
 from tests.support.records import classes, students
@@ -15,9 +16,9 @@ from tests.support.records import classes, students
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rollbook.sync.rollbook.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("rollbook.night.rollbook.WAIT_SECONDS", 0.2)
     house.night(1, students(3))
-    with house.at(2).rollbook().writer():
+    with writer(house.at(2).rollbook()):
         refused = in_another_process(house.sync)
     assert isinstance(refused, BusyError)
     assert f"Another sync is still writing (process {os.getpid()} since {night(2)} 02:15:00 UTC)" in refused.message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import Expected, House, night
 from tests.support.records import student, students
 from tests.support.warehouses.holds import first_night

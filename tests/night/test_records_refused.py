@@ -9,8 +9,8 @@ import pytest
 
 from rollbook.errors import ContractChangedError, HeldError
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import past
-from rollbook.sync.past import always
+from rollbook.night import past
+from rollbook.night.past import always
 from tests.support.nights import Expected, House, night
 from tests.support.records import MISSING, Record, classes, entry, school_class, student, students, within
 from tests.support.warehouses.begun import begin

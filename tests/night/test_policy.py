@@ -11,7 +11,7 @@ import pytest
 
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import TableCounts
-from rollbook.sync.policy import change_guard, partition, too_many_rejected
+from rollbook.night.policy import change_guard, partition, too_many_rejected
 
 
 def guard(*counts: TableCounts) -> str:

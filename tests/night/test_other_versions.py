@@ -15,13 +15,13 @@ import pytest
 from rollbook.errors import OtherVersionError
 from rollbook.explore.book import Book
 from rollbook.landing.formats import FORMAT
+from rollbook.night import past
 from rollbook.operations.doctor import examine
 from rollbook.operations.status import load_status
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy import access
 from rollbook.privacy.erasure import erase
 from rollbook.store.published import target
-from rollbook.sync import past
 from tests.support.nights import House, folder, new_house
 from tests.support.records import students
 

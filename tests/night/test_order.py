@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.sync import approvals, past
+from rollbook.night import past
+from rollbook.night.stages import merge, publish
+from rollbook.night.writing import writer
+from rollbook.operations import approvals
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.warehouses.fortnight import (
@@ -61,8 +64,8 @@ def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
     with folder() as made:
         for day in order:
             book = rollbook(copy(source, made, [day]))
-            with book.writer():
-                book.publish(book.merge())
+            with writer(book):
+                publish(book, merge(book))
         yield made / "rollbook.duckdb"
 
 

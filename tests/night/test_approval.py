@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import approvals
+from rollbook.operations import approvals
 from tests.support.nights import Expected, House, folder, night
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students

@@ -7,7 +7,10 @@ from datetime import date
 
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import PARTS, Approval, Manifest
-from rollbook.sync.rollbook import Rollbook, Synced
+from rollbook.night import Synced
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import merge, publish, snapshot
+from rollbook.night.writing import writer
 from rollbook.util import machine
 
 
@@ -27,11 +30,11 @@ def approve(
     meanwhile. The `reason` is kept with them. Returns the newest day's result. Raises ArgumentError.
     """
     shown = shown or to_approve(rollbook, day, every_day=every_day)
-    with rollbook.writer():
+    with writer(rollbook):
         held = held_as_shown(rollbook, [each.hold_digest for each in shown])
-        *_, (manifest, record) = [rollbook.snapshot(each, approval(rollbook, each, only, reason)) for each in held]
-        merged = rollbook.merge()
-        rollbook.publish(merged)
+        *_, (manifest, record) = [snapshot(rollbook, each, approval(rollbook, each, only, reason)) for each in held]
+        merged = merge(rollbook)
+        publish(rollbook, merged)
     rollbook.check_listeners()
     return Synced(manifest, record, merged.counts)
 

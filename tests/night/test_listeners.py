@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import HeldError, RollbookError
-from rollbook.sync.listeners import Listener
+from rollbook.night import sync
+from rollbook.night.listeners import Listener
+from rollbook.night.stages import land, merge, snapshot
+from rollbook.night.writing import writer
 from tests.support.nights import House
 from tests.support.records import students
 
@@ -49,7 +52,7 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     book.listeners = (broken, *book.listeners)
     house.service.students = students(20)
     with caplog.at_level(logging.WARNING):
-        book.sync()
+        sync(book)
     assert broken.told == ["began 02:15", "before True 02:15", "published 02:15", "ended 02:15"]
     assert house.query("SELECT COUNT(*) FROM students") == [(20,)]
     assert (house.warehouse / "report.html").is_file(), "those after it are told, too"
@@ -58,7 +61,7 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     house.at(2).service.students = students(5)
     broken.told.clear()
     with pytest.raises(HeldError):
-        book.sync()
+        sync(book)
     assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
 
 
@@ -66,8 +69,8 @@ def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
     house.night(1, students(3))
     book, broken = house.at(2).rollbook(), Broken()
     book.listeners = (broken,)
-    with pytest.raises(RollbookError), book.writer():
-        book.snapshot(book.land())
+    with pytest.raises(RollbookError), writer(book):
+        snapshot(book, land(book))
         book.warehouse.published.resolve().write_bytes(b"somebody's")
-        book.merge()
+        merge(book)
     assert [told.split()[0] for told in broken.told] == ["began", "failed", "ended"]

@@ -15,9 +15,9 @@ import duckdb
 import pytest
 from filelock import FileLock
 
+from rollbook.night import past, sync
+from rollbook.night.past import always
 from rollbook.sandbox import Sandbox
-from rollbook.sync import past
-from rollbook.sync.past import always
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
@@ -98,7 +98,7 @@ def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):
         sandbox.day = day
-        rollbook(twin, sandbox.url, today=day).sync(day)
+        sync(rollbook(twin, sandbox.url, today=day), day)
     copy(twin, victim)
     for made in ("raw", "snapshots/*"):
         for found in victim.glob(f"{made}/snapshot_date={last}"):

@@ -20,8 +20,10 @@ from typing import Any
 import pytest
 
 from rollbook.errors import BusyError, MachineError
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import land, merge, publish, snapshot
+from rollbook.night.writing import writer
 from rollbook.operations.doctor import Level, examine
-from rollbook.sync.rollbook import Rollbook
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import (
     Disk,
@@ -40,10 +42,10 @@ def stages(book: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called one by one."""
     made: dict[str, Any] = {}
     return [
-        lambda: made.update(manifest=book.land()),
-        lambda: book.snapshot(made["manifest"]),
-        lambda: made.update(merged=book.merge()),
-        lambda: book.publish(made["merged"]),
+        lambda: made.update(manifest=land(book)),
+        lambda: snapshot(book, made["manifest"]),
+        lambda: made.update(merged=merge(book)),
+        lambda: publish(book, made["merged"]),
     ]
 
 
@@ -56,7 +58,7 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
 ) -> None:
     house, mounted = small
     before, book = house.state(), house.rollbook()
-    with pytest.raises(MachineError) as refused, ExitStack() as until_told, book.writer():
+    with pytest.raises(MachineError) as refused, ExitStack() as until_told, writer(book):
         *earlier, last = stages(book)[: STAGES.index(stage) + 1]
         for work in earlier:
             work()

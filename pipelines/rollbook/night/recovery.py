@@ -15,10 +15,10 @@ from pathlib import Path
 
 from rollbook.errors import DamagedError, ExpiredError, LostError
 from rollbook.landing.manifest import TableCounts
+from rollbook.night import policy
+from rollbook.night.landings import Composer, Landings
 from rollbook.store import ops
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync import policy
-from rollbook.sync.landings import Composer, Landings
 from rollbook.util.text import count_of, listed
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rollbook.errors import HeldError, NothingLandedError
 from rollbook.landing.manifest import Hold, TableCounts
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, Expected, House, asked, night, pages
 from tests.support.records import Records, classes, entry, school_class, student, students, within
 from tests.support.warehouses.holds import first_night, is_held

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rollbook.sync import past
+from rollbook.night import past
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Record, classes, student, students
 from tests.support.tiers import daily

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import HeldError, LostError
+from rollbook.night import past
+from rollbook.night.past import always
 from rollbook.operations.status import load_status
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.sync import past
-from rollbook.sync.past import always
+from tests.night.recovery.losses import LISTED, delete
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
-from tests.sync.recovery.losses import LISTED, delete
 
 
 def aside(house: House, *parts: str) -> Callable[[], Path]:

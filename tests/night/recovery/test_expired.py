@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import ExpiredError
+from rollbook.night import past
 from rollbook.operations.status import prune as prune_now
 from rollbook.privacy.pseudonymous import Pseudonymous
-from rollbook.sync import past
+from tests.night.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.reading import rows
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily
-from tests.sync.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
 
 
 def tonight(number: int) -> Records:

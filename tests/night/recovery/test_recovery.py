@@ -17,13 +17,12 @@ from rollbook.errors import (
 )
 from rollbook.flatten import rows
 from rollbook.landing.manifest import Verdict
-from rollbook.sync import past
-from rollbook.sync.past import always
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.night.stages import land, snapshot
+from rollbook.night.writing import writer
 from rollbook.tables import TABLES
-from tests.support.nights import Expected, House, night
-from tests.support.records import classes, school_class, students
-from tests.support.tiers import daily
-from tests.sync.recovery.losses import (
+from tests.night.recovery.losses import (
     LISTED,
     LOSSES,
     change_rows,
@@ -32,6 +31,9 @@ from tests.sync.recovery.losses import (
     make_a_folder_of_it,
     restore_the_first_night,
 )
+from tests.support.nights import Expected, House, night
+from tests.support.records import classes, school_class, students
+from tests.support.tiers import daily
 
 # --- what may become of the published file ---------------------------------------------------------------------------
 
@@ -64,8 +66,8 @@ def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_
 ) -> None:
     house.service.students = more = [*LISTED, *students(30, first=200)]
     book = house.rollbook()
-    with book.writer():
-        book.snapshot(book.land())
+    with writer(book):
+        snapshot(book, land(book))
     expected.night(4, more, classes(4))
     house.at(5).service.students = students(60)
     with pytest.raises(HeldError, match="31 of 91 rows of students would be removed"):

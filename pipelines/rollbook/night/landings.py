@@ -15,11 +15,11 @@ from pathlib import Path
 from rollbook.errors import ContractChangedError
 from rollbook.landing.manifest import Manifest, TableCounts
 from rollbook.landing.raw import RawStore
+from rollbook.night.ingest import Flattened, LandingSession, stage
+from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
 from rollbook.source.fetch import Draft
 from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from rollbook.store.warehouse import Warehouse
-from rollbook.sync.ingest import Flattened, LandingSession, stage
-from rollbook.sync.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
 from rollbook.tables import SETS, WALKED
 from rollbook.util import files
 

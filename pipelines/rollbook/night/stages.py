@@ -1,0 +1,298 @@
+"""The stages of a night, each a function of a place and of what the stage before it made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+
+from rollbook.errors import CheckError, ContractChangedError, HeldError, RollbookError
+from rollbook.flatten import rows
+from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
+from rollbook.night import policy
+from rollbook.night.ingest import Flattened
+from rollbook.night.landings import Composed, refused_since
+from rollbook.night.rollbook import Rollbook
+from rollbook.source.fetch import Draft, fetch
+from rollbook.store import checks, ops
+from rollbook.store.database import transaction
+from rollbook.store.history.engine import History
+from rollbook.store.lake import DayRecord, Lake, StagedLake
+from rollbook.util.text import listed
+from rollbook.views import catalog, editable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NightsBefore:
+    """The earlier nights, as far as a fetch needs them: the newest landing that counts, the institution that the
+    warehouse is bound to, and the records of each set that only searches found, each since when.
+    """
+
+    newest: Manifest | None
+    bound_to: int | None
+    hidden: dict[str, dict[int, date]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The effect of a landing, before anything is recorded: the day, composed in the build folder, and the decision."""
+
+    flattened: Flattened
+    composed: Composed
+    decision: policy.Decision
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The next file, brought up to the lake: the changes per current table, and what `publish` need not check again.
+
+    `since` is the first day that the merge changed (None: everything), `unchanged` the tables that no change touched.
+    """
+
+    counts: tuple[TableCounts, ...]
+    since: date | None = None
+    unchanged: frozenset[str] = frozenset()
+
+
+def land(
+    rollbook: Rollbook,
+    day: date | None = None,
+    *,
+    details: Details = Details.none,
+    fresh: bool = False,
+    blocked: RollbookError | None = None,
+    before: NightsBefore | None = None,
+) -> Manifest:
+    """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
+    `fresh`.
+
+    Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
+    and ArgumentError for a day that is not a partition. With recovery's error as `blocked`, the landing is kept for
+    the next writer to decide on, and that error is raised. The walk is compared with the nights `before` (default:
+    this warehouse's).
+    """
+    day = rollbook.partition(day or rollbook.today())
+    landed = (m for later in rollbook.raw.days() if later > day for m in rollbook.raw.readable(later))
+    policy.check_order(day, landed, rollbook.clock())
+    minutes = 0 if fresh or blocked or details != "none" else rollbook.settings.cache_minutes
+    reusable = rollbook.landings.reusable(day, rollbook.clock(), minutes) if minutes else None
+    manifest = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook))
+    if blocked is not None:
+        raise blocked
+    return manifest
+
+
+def _fetch(
+    rollbook: Rollbook,
+    day: date,
+    details: Details,
+    reusable: Manifest | None,
+    blocked: RollbookError | None,
+    before: NightsBefore,
+) -> Manifest:
+    rollbook.settings.check_source()
+    rollbook.settings.warn_of_misspelt()
+    rows.load()  # now, not between the first answer and the publish
+    newest = before.newest
+    walks = newest.walks if newest else ()
+    numbers = [number for on, number in rollbook.recovery.recorded() if on == day]
+    rollbook.tell(lambda listener: numbers.extend(listener.landings(day)))
+    rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
+    return fetch(
+        rollbook.settings,
+        partial(
+            rollbook.composer.session.begin,
+            expected=max((walk.total_count for walk in walks), default=0),
+            recorded=max(numbers, default=0),
+        ),
+        rollbook.warehouse if blocked is None else None,
+        day=day,
+        bound_to=before.bound_to,
+        newest=newest,
+        hidden=before.hidden,
+        deferred=blocked.message if blocked else "",
+        reusable=reusable,
+        choose_details=None
+        if details == "none" or blocked is not None
+        else partial(_students_to_detail, rollbook, details),
+        clock=rollbook.clock,
+        progress=rollbook.progress,
+    )
+
+
+def nights_before(rollbook: Rollbook) -> NightsBefore:
+    """The earlier nights of this warehouse."""
+    return NightsBefore(rollbook.newest(), rollbook.bound_to(), rollbook.landings.hidden())
+
+
+def _students_to_detail(rollbook: Rollbook, details: Details, draft: Draft) -> list[int]:
+    """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""
+    students = sorted(draft.ids["students"]) if details == "all" else rollbook.composer.changed_students(draft)
+    since = rollbook.clock() - timedelta(minutes=rollbook.settings.cache_minutes)
+    fetched = rollbook.landings.details_since(draft.manifest.snapshot_date, since)
+    gone = rollbook.raw.erasure_register.matcher()
+    return [student for student in students if student not in fetched and student not in gone]
+
+
+def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
+    """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
+
+    Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake alone.
+    """
+    if manifest.counts_for_its_day and approval is None:  # the verdict was given, and `recover` has made the snapshot
+        return manifest, rollbook.lake.days()[manifest.snapshot_date]
+    flattened = rollbook.composer.flatten(manifest)
+    record = partial(
+        rollbook.raw.record_verdict,
+        rejected=flattened.rejected(),
+        drift=flattened.drift,
+        oddities=flattened.oddities,
+        at=rollbook.clock(),
+    )
+    rollbook.raw.keep_rejects(manifest, flattened.rejects)
+    try:
+        evaluation = evaluate(rollbook, manifest, flattened, approval)
+    except ContractChangedError as error:
+        if manifest.verdict is None:
+            record(manifest, Verdict.FAILED, error.message)
+        raise
+    decision = evaluation.decision
+    if decision.verdict is Verdict.HELD:
+        if manifest.verdict is None:
+            manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
+        raise HeldError(
+            f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
+            f" `{rollbook.settings.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI:"
+            f' `approve: ["{manifest.hold_digest}"]` in the launchpad); else ask the service\'s representative',
+            decision.hold,
+        )
+    if begun := policy.restarted(decision.counts):
+        log.info("Most totals fall in %s, as at the start of a term: that holds nothing", listed(begun))
+    approved = approval.applied_to(manifest) if approval else manifest
+    if approved.parts:
+        rollbook.raw.record_approval(approved)
+    else:
+        approved = record(
+            manifest, decision.verdict, decision.reason, counts=decision.counts, approvals=approved.approvals
+        )
+    return approved, rollbook.composer.commit(evaluation.composed)
+
+
+def evaluate(
+    rollbook: Rollbook, manifest: Manifest, flattened: Flattened, approval: Approval | None = None
+) -> Evaluation:
+    """Compose a flattened landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
+    if refused := refused_since(manifest, flattened):
+        raise ContractChangedError(
+            f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
+            " nothing was merged"
+        )
+    day = manifest.snapshot_date
+    others = [m for m in rollbook.landings.counted(day) if m.landing != manifest.landing]
+    counting = approval.applied_to(manifest) if approval else manifest
+    composed, counts = rollbook.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
+    if day < max(rollbook.lake.days(sized=False), default=day):
+        counts = _counts_once_merged(rollbook, composed)
+    decision = policy.decide(manifest, counts, rollbook.settings, approve=approval is not None)
+    return Evaluation(flattened, composed, decision)
+
+
+def _counts_once_merged(rollbook: Rollbook, composed: Composed) -> tuple[TableCounts, ...]:
+    """The changes that a day before the newest day makes for readers: only a merge shows what later days leave.
+
+    Requires the writer lock, or a private build folder. The lake stays unchanged.
+    """
+    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    rollbook.composer.copy(composed, staged)
+    merge_into(rollbook, rollbook.recovery.published(), lake=staged, without=frozenset())
+    counts = rollbook.recovery.lost()
+    rollbook.warehouse.drop_next()
+    return counts
+
+
+def merge(rollbook: Rollbook, *, full_refresh: bool = False, lake: Lake | None = None) -> Merged:
+    """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes, the record
+    of the syncs.
+
+    `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost.
+    """
+    if full_refresh:
+        rollbook.recovery.refuse_to_lose()
+    base = None if full_refresh else rollbook.recovery.published()
+    return merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+
+
+def merge_into(
+    rollbook: Rollbook,
+    base: Path | None,
+    *,
+    lake: Lake | None = None,
+    without: Set[date] | None = None,
+    full_refresh: bool = False,
+) -> Merged:
+    """Bring a copy of the file `base`, or an empty file, up to the `lake` (default: the warehouse's), without
+    some days (default: the discarded ones).
+    """
+    without = rollbook.landings.discarded_days() if without is None else without
+    since, unchanged = None, frozenset[str]()
+    with rollbook.warehouse.writing(base, b"" if base else catalog.prepared()) as (con, changed):
+        redeclared = bool(changed - {"ops"})
+        history = History(con, lake or rollbook.lake)
+        forgotten = without & history.merged_days().keys()
+        counts = history.forget(forgotten)
+        if full_refresh or (redeclared and not history.has_expired_days):
+            counts = history.rebuild()
+        elif redeclared:
+            rollbook.recovery.refuse_retracked(base)
+            # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
+            counts = [*history.refold(), *history.catch_up(history.records)] or counts
+        else:
+            behind = history.behind()
+            counts = history.catch_up(behind) or counts
+            if behind and base and not forgotten:
+                since, unchanged = min(behind), history.unchanged
+        ops.record(con, rollbook.raw, full_refresh=full_refresh or bool(changed))
+    return Merged(tuple(counts), since, unchanged)
+
+
+def publish(rollbook: Rollbook, merged: Merged) -> None:
+    """Check the next file and swap the file in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
+
+    Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
+    in place.
+    """
+    keep = rollbook.settings.keep_days
+    shown_from = rollbook.recovery.kept_from(keep) if keep else None
+    _prepare(rollbook, merged, shown_from)
+    now = rollbook.clock()
+    rollbook.tell(lambda listener: listener.before_publish(rollbook.warehouse.next, now))
+    rollbook.warehouse.swap()
+    if shown_from is not None:
+        rollbook.warehouse.expire_rejects(shown_from)
+    rollbook.tell(lambda listener: listener.published(now))
+    rollbook.recovery.expire(rollbook.recovery.expirable(keep))
+
+
+def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> None:
+    """Fill the next file with the institution's own CSV files and the views, and check it.
+
+    The views show the lake from the day `shown_from` on (None: the whole lake).
+    """
+    root, mode, days = rollbook.warehouse.root, rollbook.warehouse.mode, rollbook.lake.days()
+    editable.ensure(root, mode)
+    with rollbook.warehouse.finishing() as con:
+        with transaction(con):  # a few hundred comments would else be written one by one
+            thresholds = editable.read_thresholds(root / editable.THRESHOLDS)
+            editable.fill(con, thresholds, editable.read_terms(root / editable.TERMS))
+            if shown_from is not None:
+                ops.expire_rejects(con, shown_from)
+            shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
+            catalog.create(con, rollbook.lake, shown, ops.stamp(con, rollbook.clock()))
+        found = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged)
+        if broken := [sentence for sentences in found.values() for sentence in sentences]:
+            raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
