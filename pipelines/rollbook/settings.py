@@ -1,12 +1,12 @@
 """Reads the environment, and `.env` at the root, into one frozen object. Nothing else reads the environment.
 
 With a registry of institutions, an institution's own settings override its `[defaults]`, and these override the
-environment. A missing or malformed setting is one line that names it (`SettingError`, exit 2). What a setting may hold
-is checked here, too: each message is worded to follow the setting's name.
+environment. A missing or malformed setting is one line that names the setting (`SettingError`, exit 2). What a setting
+may hold is checked here, too: each message is worded to follow the setting's name.
 
-Alerts go to addresses of Apprise, a library for some 150 messaging services. They hold tokens and passwords, so
-messages name an address by position and kind, such as `address 2 (slack)`, and never quote it. Apprise is imported only
-when there is an address to read: the import takes 0.2 s and some 20 MB.
+Alerts go to addresses of Apprise, a library for some 150 messaging services. Addresses hold tokens and passwords, so
+messages name an address by position and kind, as in `address 2 (slack)`, and never quote the address. Apprise is
+imported only when there is an address to read: the import takes 0.2 s and some 20 MB.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ _CHECKOUT = Path(__file__).resolve().parent.parent.parent
 # The project's folder; if Rollbook is installed as a package, the working directory.
 ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 PREFIX = "ROLLBOOK_"
-# Set by the demo for itself and its children: they must not read `.env`, which holds the real institution's settings.
+# Set by the demo for its own process and children: a demo must not read `.env`, which holds the real institution's
+# settings.
 DEMO = f"{PREFIX}DEMO"
 # Only in the environment: makes commands show the traceback of an unexpected error.
 DEBUG = f"{PREFIX}DEBUG"
-# Names one institution of the registry; `rollbook --institution NAME` sets it for its own process and its children.
+# Names one institution of the registry; `rollbook --institution NAME` sets the variable for its own process and
+# children.
 INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
 FLEET = "fleet"
@@ -58,10 +60,10 @@ _warnings: list[int] = []
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, the only one that may receive unencrypted data.
+    """Whether a host is this machine, which alone may receive unencrypted data.
 
-    True for `localhost` and for loopback addresses in their usual form. Any other name goes through DNS, so a name such
-    as `127.example.org` may lead anywhere.
+    True for `localhost` and for loopback addresses in their usual form. Any other name goes through DNS, so
+    `127.example.org` may lead anywhere.
     """
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -70,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def messengers(text: str) -> dict[str, NotifyBase]:
-    """Return an Apprise notifier for each address of a list, keyed by the name that messages use for it.
+    """Return an Apprise notifier for each address of a list, keyed by the name in messages.
 
     Raises ValueError unless every address leads to a remote service over an encrypted connection.
     """
@@ -104,7 +106,7 @@ def _messenger(address: str) -> NotifyBase:
         made = apprise.Apprise.instantiate(parts, asset=asset)
     except Exception:  # noqa: BLE001 - any error may quote the address
         parts, made = {}, None
-    unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on these characters
+    unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on such characters
     if made is None or _warnings or unclear or not 0 < (made.port or 1) < 2**16:
         raise ValueError(
             "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
@@ -121,7 +123,7 @@ def _messenger(address: str) -> NotifyBase:
 
 
 def _record_warning(record: logging.LogRecord) -> bool:
-    """Drop every log line of Apprise, since it may hold an address; only record that there was a warning."""
+    """Drop every log line of Apprise, which may hold an address; only record the warning."""
     if record.levelno >= logging.WARNING:
         _warnings.append(record.levelno)
     return False
@@ -131,7 +133,7 @@ def _is_safe(made: NotifyBase, schema: str) -> bool:
     """Whether the connection is encrypted, as Apprise says, stays on this machine, or is mail without a password."""
     secure = made.secure_protocol
     encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
-    if hasattr(made, "secure_mode"):  # for mail this decides, not the schema
+    if hasattr(made, "secure_mode"):  # for mail the mode decides, not the schema
         encrypted = made.secure_mode != "insecure" or not made.password
     host = str(getattr(made, "smtp_host", made.host)).strip("[]").lower()
     # Services without any encrypted variant are this machine's desktop notifications or system log.
@@ -151,7 +153,7 @@ def _base_url(value: str) -> str:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - reading it is the check: a port out of range raises here
-    except ValueError:  # its message may quote the address, with a password
+    except ValueError:  # the message may quote the address, with a password
         raise ValueError("has an invalid host or port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as https://records.example.org")
@@ -336,7 +338,7 @@ class WarehouseSettings(_Group):
 
 
 class SourceSettings(_Group):
-    """The records service, and how and when it is read. An address or key that is not set is empty."""
+    """The records service, and how and when Rollbook reads. An address or key that is not set is empty."""
 
     base_url: BaseUrl = ""
     api_key: ApiKey = SecretStr("")
@@ -365,12 +367,12 @@ class GuardSettings(_Group):
 
     @cached_property
     def ui_names(self) -> list[str]:
-        """The host names by which browsers reach the UI, besides this machine's own."""
+        """The host names by which browsers reach the UI, besides the names of this machine."""
         return self.ui_hosts.split(", ") if self.ui_hosts else []
 
     @cached_property
     def account_names(self) -> list[str]:
-        """The accounts of this machine that may use the UI and explore, besides the one that runs them."""
+        """The accounts of this machine that may use the UI and explore, besides the account that runs both."""
         return self.ui_accounts.split(", ") if self.ui_accounts else []
 
 
@@ -381,7 +383,7 @@ class AlertSettings(_Group):
 
     @cached_property
     def notify_names(self) -> tuple[str, ...]:
-        """The name of each address in messages, such as `address 2 (slack)`."""
+        """The name of each address in messages, as in `address 2 (slack)`."""
         return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
 
 
@@ -405,8 +407,8 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
             log.warning("%s", says)
 
     def others(self, *, unlisted: bool) -> list[str]:
-        """The other institutions of the registry; with `unlisted` also what is beside them that it does not name. None
-        for a single school.
+        """The other institutions of the registry; with `unlisted` also the folders beside that the registry does not
+        name. None for a single school.
         """
         known = registry() if self.institution else None
         beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if known else []
@@ -422,10 +424,10 @@ _FOR_ALL = frozenset(
 # Names of variables that hold a secret, and the least length of a secret.
 _LONG = 8
 _IS_SECRET = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL")
-# Where a school's records are, and the key to them.
+# Where a school's records are, and the key.
 _TOGETHER = ("base_url", "api_key")
 _SECRET = frozenset({"api_key", "notify"})
-# Cached registries by path, each with its file's inode, modification time and size.
+# Cached registries by path, each with the file's inode, modification time and size.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
 
 
@@ -437,8 +439,8 @@ class _Place(_Group):
 def load(*, fetches: bool = True, institution: str | None = None, **overrides: object) -> Settings:
     """Read the settings: `overrides` (by field name), then the registry, the environment and `.env`; the first wins.
 
-    With `fetches` false, the address and the key may be missing. `institution` is one of the registry (default:
-    ROLLBOOK_INSTITUTION). Raises SettingError: one line that names what is missing or wrong and says what to write.
+    With `fetches` false, the address and the key may be missing. `institution` is a name in the registry (default:
+    ROLLBOOK_INSTITUTION). Raises SettingError: a line that names what is missing or wrong and says what to write.
     """
     settings = _read(Settings, overrides, institution, secrets=fetches)
     if fetches:
@@ -454,7 +456,7 @@ def restored(values: dict[str, object]) -> Settings:
 
 
 def place(institution: str | None = None) -> WarehouseSettings:
-    """Read only the warehouse's settings, ignoring errors in the others. Raises SettingError."""
+    """Read only the warehouse's settings, ignoring errors in other settings. Raises SettingError."""
     return _read(WarehouseSettings, {}, institution)
 
 
@@ -491,7 +493,7 @@ def account_names() -> list[str]:
 
 
 def check_words(words: str, secrets: Iterable[str] = ()) -> None:
-    """Raise ArgumentError if a person's words hold one of these secrets, or one of the environment's."""
+    """Raise ArgumentError if a person's words hold a secret of these or of the environment."""
     named = [value for name, value in os.environ.items() if _IS_SECRET.search(name.upper()) and len(value) >= _LONG]
     if any(secret.strip() in words for secret in (*secrets, *named) if secret.strip()):
         raise ArgumentError("The reason holds a key or a password, and others will read it: leave that out")
@@ -518,7 +520,7 @@ def misspelt() -> list[str]:
 def registry() -> Registry | None:
     """Return the registry of institutions; None for a single school. Raises SettingError.
 
-    Cached until the file changes: a fleet's run reads the settings of every institution in it.
+    Cached until the file changes: a fleet's run reads the settings of every institution.
     """
     if os.environ.get(DEMO) and INSTITUTIONS not in os.environ:
         return None
@@ -546,7 +548,8 @@ def registry_path() -> Path:
 
 
 def check_registry(path: Path, called: str, institution: str = "") -> None:
-    """Validate a new registry file before it replaces the one `called` so, and an institution's settings in it.
+    """Validate a new registry file before the file `called` so is replaced, and an institution's settings in the new
+    file.
 
     Raises SettingError, which uses the name `called`.
     """
@@ -568,13 +571,13 @@ def key_variables() -> frozenset[str]:
     """Return the environment variables that hold any institution's key, for a child that fetches nothing to drop."""
     try:
         known = registry()
-    except SettingError:  # an edit broke it after this process had read it
+    except SettingError:  # an edit broke the registry after this process had read the file
         known = next((read for _, read in _REGISTRIES.values()), None)
     return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
 
 
 def sources(known: Registry) -> dict[str, SourceSettings]:
-    """Return each institution's source settings, without its key. Institutions with invalid settings are left out."""
+    """Return each institution's source settings, without the key. Institutions with invalid settings are left out."""
     found = {}
     for name, institution in known.institutions.items():
         values = {k: v for k, v in institution.values.items() if k in SourceSettings.model_fields}

@@ -1,7 +1,7 @@
 """The declarations of sets, tables and columns, from which everything else is derived.
 
-They give the DDL and its comments, the flattening and its checks, the Parquet schema, the columns that history
-compares, Dagster's column schema and the data dictionary. Adding a field is one line here (and one in the sandbox).
+The declarations give the DDL with comments, the flattening with checks, the Parquet schema, the columns that history
+compares, Dagster's column schema and the data dictionary. Adding a field is a line here (and a line in the sandbox).
 Code that uses the declarations belongs elsewhere.
 """
 
@@ -18,16 +18,16 @@ Type = Literal["BIGINT", "DOUBLE", "DATE", "VARCHAR", "BOOLEAN", "TIMESTAMP", "J
 
 @dataclass(frozen=True)
 class Column:
-    """One column: where the contract has it, what it may hold, and what it means.
+    """A column: the place in the contract, the possible values, and the meaning.
 
-    `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive
-    64-bit integer, a `percent` is not negative (above 100 is extra credit), any other number is at most
-    `records.MAX_NUMBER` from zero. A record without a `required` value is refused; any other value that is not as
-    declared is NULL. A column that is not `tracked` is in current tables and snapshots, but never makes a version
-    (G6). A `measure` moves with every school day, so its changes hold no night (G3); a measure that counts `up` has
-    vanished where it is 0 or NULL, a measure that counts `down` only where it is NULL. `personal` values name or
-    describe a person: they stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every
-    text column (`is_text`) declares whether it is personal; numbers and dates are not.
+    `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive 64-bit
+    integer, a `percent` is not negative (above 100 is extra credit), any other number is at most `records.MAX_NUMBER`
+    from zero. A record without a `required` value is refused; any other value that is not as declared is NULL. A column
+    that is not `tracked` is in current tables and snapshots, but never makes a version (G6). A `measure` moves with
+    every school day, so changes of a measure hold no night (G3); a measure that counts `up` has vanished where the
+    value is 0 or NULL, a measure that counts `down` only where the value is NULL. `personal` values name or describe a
+    person, and stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every text column
+    (`is_text`) declares whether the text is personal; numbers and dates are not.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it may hold text, which may be personal."""
+        """Whether the column may hold text, which may be personal."""
         return self.type in ("VARCHAR", "JSON")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or view by its full name: what a row is, and its columns in order.
+    """A table or view by the full name: what a row is, and the columns in order.
 
-    The `key` is unique (NULL equals NULL); without one, rows may repeat. Key columns in `nullable` may be NULL.
+    The `key` is unique (NULL equals NULL); without a key, rows may repeat. Key columns in `nullable` may be NULL.
     """
 
     schema: str
@@ -69,12 +69,12 @@ class Relation:
 
 @dataclass(frozen=True)
 class Set:
-    """A set of records that one endpoint serves: its key, and the names that a vanished record is searched by.
+    """A set of records that one endpoint serves: the key, and the names that a vanished record is searched by.
 
-    `endpoint` is the path below /svcapi/v1/, with `{id}` if it serves one record. `id_field` is the dotted path of a
-    record's id. A `walked` set is read page by page and may be proven complete; other sets only add and update.
-    `total` is the column, as table.column, by which a record's measures are judged: where it falls, they begin again.
-    `unkept` fields are the contract's, but kept in no table.
+    `endpoint` is the path below /svcapi/v1/, with `{id}` where the endpoint serves a single record. `id_field` is the
+    dotted path of a record's id. A `walked` set is read page by page and may be proven complete; other sets only add
+    and update. `total` is the column, as table.column, by which a record's measures are judged: where the total falls,
+    the measures begin again. `unkept` fields are the contract's, but kept in no table.
     """
 
     name: str
@@ -88,16 +88,17 @@ class Set:
 
     @property
     def id_path(self) -> tuple[str, ...]:
-        """The field names from a record to its id."""
+        """The field names from a record to the id."""
         return tuple(self.id_field.split("."))
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: rows of one object (or list) inside each record of one set.
+    """A table: rows of an object (or list) inside each record of a set.
 
     `path` is where the rows are in a record: empty for the record itself, `summary` for an object, `classes[]` for a
-    list. If the table `may_be_unstated`, a missing or null object changes nothing (G5); otherwise it is required.
+    list. If the table `may_be_unstated`, a missing or null object changes nothing (G5); otherwise the object is
+    required.
     """
 
     name: str
@@ -110,12 +111,12 @@ class Table:
 
     @property
     def is_list(self) -> bool:
-        """Whether a record holds any number of these rows."""
+        """Whether a record holds any number of rows."""
         return self.path.endswith("[]")
 
     @property
     def field(self) -> str:
-        """The field of a record that holds these rows; empty for the record itself."""
+        """The field of a record that holds the rows; empty for the record itself."""
         return self.path.removesuffix("[]")
 
     @property
@@ -181,7 +182,7 @@ SETS: dict[str, Set] = {
     )
 }
 WALKED: tuple[str, ...] = tuple(s.name for s in SETS.values() if s.walked)
-# The sets with one student per record: what an erasure removes.
+# The sets with a student per record: what an erasure removes.
 OF_STUDENTS: tuple[str, ...] = tuple(s.name for s in SETS.values() if s.key == SETS["students"].key)
 
 _STUDENT_ID = Column("student_id", "BIGINT", "The student's id at the records service.", id=True, required=True)
@@ -403,7 +404,7 @@ def of_set(name: str) -> tuple[Table, ...]:
 
 
 def owner(key: str) -> Table:
-    """Return the table with one row per record with this key: the target of references by that column."""
+    """Return the table with one row per record with a key: the target of references by that column."""
     return next(of_set(s.name)[0] for s in SETS.values() if s.key == key)
 
 
@@ -436,7 +437,7 @@ def column_pairs(text: str) -> frozenset[tuple[str, str]]:
 
 
 def leave_untracked(pairs: frozenset[tuple[str, str]]) -> None:
-    """Declare these columns untracked (G6), and the ones of an earlier call tracked again, for this whole process."""
+    """Declare columns untracked (G6), and the columns of an earlier call tracked again, for the whole process."""
     global _untracked  # noqa: PLW0603 - the declarations are the process's own
     tracked = {pair for pair in _untracked - pairs if pair[0] in TABLES}
     untracked = {pair for pair in pairs - _untracked if _column(*pair).tracked}

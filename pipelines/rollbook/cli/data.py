@@ -80,7 +80,7 @@ def export(
 ) -> None:
     """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
 
-    The file holds pupils' records and is readable by its owner only. Text that a spreadsheet program would run as a
+    The file holds pupils' records and is readable by the owner only. Text that a spreadsheet program would run as a
     formula is escaped.
     """
     from rollbook.store.warehouse import BUILD
@@ -105,10 +105,10 @@ def why(
     show: Annotated[bool, typer.Option("--show", help="Show the record as received, and names.")] = False,
     demo: Demo = False,
 ) -> None:
-    """Show where a row or a value comes from: the landing, the request and the record as received, and what changed it.
+    """Show where a row or a value comes from: the landing, the request, the record as received, and the changes.
 
-    For a removed row, shows the searches that were made for it, and their answers. Says who approved or discarded what.
-    The record is named by its bytes in the body, and the body by its SHA-256; if its source has expired, it says so.
+    For a removed row, shows the searches for the record, with the answers. Says who approved or discarded what. The
+    record is named by its bytes in the body, and the body by its SHA-256; an expired source is named as expired.
     Without --show, no names and no record appear. Each use is a line in the access log.
     """
     from rollbook.operations.provenance import key_of, trace
@@ -163,7 +163,7 @@ def docs(
     out.print(f"Wrote {safe(str(written))}.")
 
 
-# Each as wide as the others.
+# All equally wide.
 
 
 @app.command(rich_help_panel=Panel.ASK)
@@ -175,10 +175,9 @@ def status(
 ) -> None:
     """Show at a glance how the warehouse is doing. Nothing is fetched or changed.
 
-    Shows the last sync and its result; whether the last night due was synced (by ROLLBOOK_CRON, in
-    ROLLBOOK_TIMEZONE) and when the next one is; syncs that are held and wait for your approval, each with the command
-    that merges it; how far the history reaches, and which of its days are no longer on disk (ROLLBOOK_KEEP_DAYS);
-    disk usage.
+    Shows the last sync and its result; whether the last night due was synced (by ROLLBOOK_CRON, in ROLLBOOK_TIMEZONE)
+    and when the next night is; syncs that are held and wait for your approval, each with the command for the merge; how
+    far the history reaches, and which days are no longer on disk (ROLLBOOK_KEEP_DAYS); disk usage.
 
     Always exits 0; a late night is marked LATE, and `is_fresh` is false in the JSON. With --json, times have a zone,
     sizes are in bytes, and unknown values are null.
@@ -246,13 +245,13 @@ def _lines(known: Status) -> Iterator[tuple[str, str]]:
 def doctor() -> None:
     """Check whether a sync could run here and now, and say what to do if not.
 
-    Checks the settings; whether this account may write to the warehouse; whether anything in it is
-    damaged, held or late; whether the service accepts the key, whose key it is, and whether the service's clock and
-    this machine's agree; one page of each set, flattened and discarded; whether the free disk space suffices for one
-    sync and for a year of nights; and Dagster's instance. Sends three requests and writes nothing.
+    Checks the settings; whether this account may write to the warehouse; whether anything there is damaged, held or
+    late; whether the service accepts the key, whose key it is, and whether the service's clock and this machine's
+    agree; one page of each set, flattened and discarded; whether the free disk space suffices for one sync and for a
+    year of nights; and Dagster's instance. Sends three requests and writes nothing.
 
-    Exits 0 when a sync could run, with or without warnings, and 1 when it could not. If a setting is missing or
-    malformed, names it and exits 2.
+    Exits 0 when a sync could run, with or without warnings, and 1 when no sync could. Names a setting that is missing
+    or malformed, and exits 2.
     """
     from rollbook.operations.doctor import Level, examine
 
@@ -277,7 +276,7 @@ def _examine_dagster(home: Path | None) -> Iterator[Finding]:
         says = f"{os.environ.get('DAGSTER_HOME')} is not a folder that this account may write to: set DAGSTER_HOME"
         yield Finding("Dagster", Level.FAILED, f"{says} to one with a dagster.yaml in it, or chown it")
         return
-    if home.stat().st_mode & 0o077:  # owned by another account: the command makes its own folder private
+    if home.stat().st_mode & 0o077:  # owned by another account: the command makes the folder private
         yield Finding("Dagster", Level.WARNING, f"{home} can be read by others on this machine: chmod 700 {home}")
     if not (home / "dagster.yaml").exists():
         says = f"{home} has no dagster.yaml yet: the next `rollbook sync` or `rollbook serve` writes one"
@@ -333,10 +332,10 @@ def rotate(
 ) -> None:
     """Begin a new release: give every student a new code, and rewrite the pseudonymous file.
 
-    Also rewrites fleet-pseudonymous.duckdb, if the school is in one.
+    Also rewrites fleet-pseudonymous.duckdb, if the school is in that file.
 
-    Takes effect at once. The old codes stop working: tables that analysts saved with them cannot be joined with the new
-    file, and `rollbook codes find` no longer knows them.
+    Takes effect at once. The old codes stop working: tables that analysts saved with old codes cannot be joined with
+    the new file, and `rollbook codes find` no longer knows old codes.
     """
     from rollbook.cli.fleet import build_again
     from rollbook.night.writing import writer
@@ -380,9 +379,9 @@ def erase(
     anything is written. It cannot be undone. Prints a certificate, which says what you still have to do by hand:
     backups, copies.
 
-    Shows the counts first and asks. Also works for a student who is not here yet. If it is killed, the next sync
-    finishes it. If the service gives the id to another person, --readmit lets that person in. Exits 2 for a student
-    under a legal hold (--hold), 3 when it was not confirmed; then nothing has changed.
+    Shows the counts first and asks. Also works for a student who is not here yet. The next sync finishes an erasure
+    that was killed. If the service gives the id to another person, --readmit lets that person in. Exits 2 for a student
+    under a legal hold (--hold), 3 when not confirmed; then nothing has changed.
     """
     from rich.markdown import Markdown
 
@@ -461,12 +460,12 @@ def subject(
     ] = False,
     demo: Demo = False,
 ) -> None:
-    """Write everything that is held about one student to a ZIP file: a page to read, and JSON and CSV.
+    """Write everything that is held about a student to a ZIP file: a page to read, and JSON and CSV.
 
-    It contains the current rows, the history, every change in words, the student's own records in the raw responses,
-    including refused ones, and the known copies. If the id seems to have been another person's before (the finding
-    id_reused), what is from before is left out, and the output says so. Only its owner can read it. Check it before you
-    hand it over: it names the student's teachers, and the accounts that exported records.
+    The file contains the current rows, the history, every change in words, the student's own records in the raw
+    responses, including refused records, and the known copies. If the id seems to have been another person's before
+    (the finding id_reused), what is from before is left out, and the output says so. Only the owner can read the file.
+    Check the file before you hand it over: it names the student's teachers, and the accounts that exported records.
     """
     from rollbook.privacy.subject import check_out, gather, write
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rollbook.fleet.nights import Fleet, FleetStatus
     from rollbook.fleet.worker import NightOutcome
 
-# Of more institutions than this, only those that need attention are listed.
+# Of more institutions, only institutions that need attention are listed.
 LISTED = 30
 MARKS = {
     "synced": "[green]synced[/]",
@@ -81,9 +81,9 @@ def sync(
 ) -> None:
     """Sync every institution, each in a process of its own.
 
-    Institutions whose day is already synced are not fetched again, so the next run finishes one that was killed. A
-    failure at one institution does not affect the others. An institution whose key was refused on three nights in a row
-    is paused; every other failure is retried each night.
+    Institutions whose day is already synced are not fetched again, so the next run finishes a killed run. A failure at
+    one institution does not affect the others. An institution whose key was refused on three nights in a row is paused;
+    every other failure is retried each night.
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
@@ -128,9 +128,9 @@ def status(
 def watch(only: Only = None) -> None:
     """Alert about institutions whose nightly sync is late, and retry undelivered alerts.
 
-    For cron, where `rollbook serve` does not run. Sends each institution's ROLLBOOK_NOTIFY one alert for a late night,
-    and one for the first good sync after it; institutions with the same addresses share a message. Each institution's
-    `cron` says when its nights are due. Fetches nothing, and always exits 0.
+    For cron, where `rollbook serve` does not run. Sends each institution's ROLLBOOK_NOTIFY an alert for a late night,
+    and for the first good sync afterwards; institutions with the same addresses share a message. Each institution's
+    `cron` says when nights are due. Fetches nothing, and always exits 0.
     """
     late = open_fleet(only).watch()
     for name, night in late.items():
@@ -144,7 +144,7 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
     """Check whether each institution could be synced here and now, and say what to do if not.
 
     Runs the checks of `rollbook --institution NAME doctor` for each, and shows warnings and failures. Writes nothing.
-    Exits 0 when all could be synced, with or without warnings, and 1 when one could not.
+    Exits 0 when all could be synced, with or without warnings, and 1 otherwise.
     """
     fleet, failed = open_fleet(only, jobs), 0
     with stopping_on_signals(130):
@@ -171,7 +171,7 @@ def add(
 ) -> None:
     """Add an institution to institutions.toml, which is created if needed. Its comments and order are kept.
 
-    The file never contains the key itself, only the variable or file that holds it.
+    The file never contains the key, only the variable or file that does.
     """
     if (key_env is None) == (key_file is None):
         raise ArgumentError("Say where the key is: either --key-env VAR or --key-file FILE")
@@ -213,7 +213,7 @@ def resume(name: Name) -> None:
 
 
 def fleet_registry() -> Registry:
-    """The registry, with a note if it is empty. Raises SettingError if there is none."""
+    """The registry, with a note if empty. Raises SettingError if there is none."""
     known = registry()
     if known is None:
         raise SettingError(
@@ -226,7 +226,7 @@ def fleet_registry() -> Registry:
 
 
 def names_of(only: str | None) -> tuple[str, ...]:
-    """The institutions in --only; empty without it, for all. Raises ArgumentError if --only lists none."""
+    """The institutions in --only; empty for all. Raises ArgumentError if --only lists none."""
     names = tuple(filter(None, map(str.strip, only.split(",")))) if only is not None else ()
     if only is not None and not names:
         raise ArgumentError("--only is empty: list institutions separated by commas, or leave it out for all")
@@ -234,14 +234,16 @@ def names_of(only: str | None) -> tuple[str, ...]:
 
 
 def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
-    """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as `names_of`."""
+    """The institutions of the registry, or the institutions in --only. Raises SettingError, and ArgumentError as
+    `names_of`.
+    """
     from rollbook.fleet.nights import Fleet
 
     return Fleet(fleet_registry(), names_of(only), jobs)
 
 
 def _print_outcomes(found: Mapping[str, NightOutcome]) -> None:
-    """Print the outcome of each institution; of many, only of those that need attention."""
+    """Print the outcome of each institution; of many, only where something needs attention."""
     shown = {n: o for n, o in found.items() if len(found) <= LISTED or o.kind != "synced"}
     for name, outcome in shown.items():
         refused = f", {count_of(outcome.rejected, 'record')} refused" if outcome.rejected else ""
@@ -297,17 +299,17 @@ def build(engine: EngineOption = None) -> None:
     """Build fleet.duckdb from what all institutions have published: the same tables and views, side by side.
 
     The first column of each row is the institution. An institution whose last night was held or failed is included with
-    its last published data; see the table `institutions`. If institutions make pseudonymous files, also builds
-    fleet-pseudonymous.duckdb from these. With an engine, each institution's part is made by a task. Readers keep the
-    last file until the new one is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and
-    says which and why.
+    the last published data; see the table `institutions`. If institutions make pseudonymous files, also builds
+    fleet-pseudonymous.duckdb. With an engine, each institution's part is made by a task. Readers keep the last file
+    until the new file is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
+    and why.
     """
     if not _build(fleet_registry(), engine):
         raise typer.Exit(RollbookError.exit_code)
 
 
 def build_again() -> None:
-    """Build the files again after they were removed; a failure is only a warning."""
+    """Build removed files again; a failure is only a warning."""
     try:
         known = registry()
         if known is not None:
@@ -340,8 +342,8 @@ def export(
 ) -> None:
     """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
 
-    The file may hold pupils' records of all institutions and is readable by its owner only. An erasure does not find
-    it: delete it when it is no longer needed.
+    The file may hold pupils' records of all institutions and is readable by the owner only. An erasure does not find
+    the file: delete the file when it is no longer needed.
     """
     file, within = _file(pseudonymous), files.folder(fleet_folder() / FLEET_BUILD)
     write_export(
@@ -425,13 +427,13 @@ def rebuild(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Publish even what would be held.")] = False,
 ) -> None:
-    """Rebuild every institution from what was landed, as `rollbook rebuild` does for one.
+    """Rebuild every institution from what was landed, as `rollbook rebuild` does for a single school.
 
     For use after a declaration changed, or a disk was lost. Nothing is fetched. Each institution's file is checked and
-    published separately; one that would lose more rows than a sync may remove does not change unless --yes is given.
+    published separately; a file that would lose more rows than a sync may remove does not change unless --yes is given.
     With --engine, each institution is a task of Spark. With --verify, each history is computed again from the
-    snapshots, and compared.
-    Exits 1 when an institution could not be rebuilt or differs, 3 when one was held and no other failed.
+    snapshots, and compared. Exits 1 when an institution could not be rebuilt or differs, 3 when a rebuild was held and
+    none failed.
     """
     from rollbook.fleet import build as building
 

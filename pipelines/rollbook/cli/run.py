@@ -1,7 +1,7 @@
 """The commands that write, or put back: sync, backfill, rebuild, discard, restore, prune, mirror.
 
-A sync or backfill runs the nightly job, so that it shows in Dagster's UI like any other run. Dagster is imported only
-then: most commands do not need it.
+A sync or backfill runs the nightly job, so that the run shows in Dagster's UI like any other run. Dagster is imported
+only then: most commands do not need Dagster.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 
 JOB = "nightly_sync"
 TAGS = {
-    # Without these the UI lists the run, but not on its job's page.
+    # Without these tags the UI lists the run, but not on the job's page.
     ".dagster/repository": "__repository__@rollbook",
     "dagster/code_location": "rollbook",
-    # The user saw how the run ended: the daemon must not retry it behind their back.
+    # The user saw how the run ended: the daemon must not retry the run unasked.
     "dagster/max_retries": "0",
 }
 
@@ -91,17 +91,17 @@ def sync(
         bool, typer.Option("--dry-run", help="Only show what a sync would do now: fetch, compare, write nothing.")
     ] = False,
 ) -> None:
-    """Run the nightly job now: fetch everything once, evaluate it, merge it and publish.
+    """Run the nightly job now: fetch everything once, evaluate, merge and publish.
 
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
-    used again.
-    An approval merges the held sync that it shows, and nothing that another sync holds meanwhile. With --approve --all,
-    no held day stays a hole in the history. With --approve --only, the rest stays held, until it is approved or a later
-    sync of the day supersedes it. The parts are students:removed and classes:removed (what is no longer listed; child
-    rows go along), students:listed and classes:listed (what the listed records state, be it new or changed).
+    used again. An approval merges the held sync that the command shows, and nothing that another sync holds meanwhile.
+    With --approve --all, no held day stays a hole in the history. With --approve --only, the rest stays held, until
+    approved or superseded by a later sync of the day. The parts are students:removed and classes:removed (what is no
+    longer listed; child rows go along), students:listed and classes:listed (what the listed records state, new or
+    changed).
 
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
-    argument is missing or malformed, 3 when it was held. Unless it is synced, readers keep the last published file.
+    argument is missing or malformed, 3 when held. Unless the day is synced, readers keep the last published file.
 
     With --dry-run, both sets are read as in a sync, and missing records are searched for by name; the published file,
     the raw bodies and Dagster's records do not change. Shows what would be added, changed and removed, and whether the
@@ -196,7 +196,7 @@ def _print_preview(rollbook: Rollbook) -> None:
 
 @app.command(rich_help_panel=Panel.SYNC)
 def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> None:
-    """Rebuild the days FIRST to LAST from their landings, and update the history with them.
+    """Rebuild the days FIRST to LAST from what was landed, and update the history.
 
     Nothing is fetched: the service keeps no history. Days without a landing are listed and skipped; held landings stay
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
@@ -238,9 +238,9 @@ def rebuild(
 ) -> None:
     """Rebuild the lake, the tables and the whole history from raw/ alone.
 
-    With --as-known-on, the warehouse stays as it is: writes the published file as it was then, or would have been, with
-    what was known then. Later corrections, approvals, discards and landings are left out, and what was discarded later
-    counts; erasures always apply. The file has no snapshots. Exits 1 when days that it needs have expired.
+    With --as-known-on, the warehouse stays unchanged: writes the published file as it was then, or would have been,
+    with what was known then. Later corrections, approvals, discards and landings are left out, and what was discarded
+    later counts; erasures always apply. The file has no snapshots. Exits 1 when days that the file needs have expired.
 
     Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when raw/
     lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
@@ -281,11 +281,11 @@ def discard(
     undo: Annotated[bool, typer.Option("--undo", help="Put a discarded landing back.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Discard a landing of a day: it no longer counts, and the history is computed without it.
+    """Discard a landing of a day: the landing no longer counts, and the history is computed without the landing's rows.
 
-    For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. It is moved
-    aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose raw
-    bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
+    For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. The landing is
+    moved aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose
+    raw bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
     from rollbook.operations import discard as discards
 
@@ -312,10 +312,10 @@ def restore(
         str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
     ] = None,
 ) -> None:
-    """List the kept published files, or restore one of them in place of the current one.
+    """List the kept published files, or restore a kept file in place of the current file.
 
-    Readers that have a file open keep it. Nothing is lost: the current file is kept, and the next sync brings the
-    restored one up to date by itself.
+    Readers that have a file open keep that file. Nothing is lost: the current file is kept, and the next sync brings
+    the restored file up to date by itself.
     """
     from rollbook.operations.restore import restore as republish
 
@@ -359,11 +359,11 @@ def prune(
 ) -> None:
     """Delete old raw bodies and snapshots, and Dagster's old runs. The nightly sync does the same by itself.
 
-    Raw bodies and snapshots are deleted when they are older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the
-    published history already has their content: the current tables, history and changes stay as they are. Deleted days
-    cannot be rebuilt or backfilled any more; a rebuild that would lose them is refused, and `rollbook status` lists
-    them. Files are deleted one night after their views, and a held day is kept until it is approved. The last three
-    published files are kept, and Dagster's runs of the last 400 days.
+    Raw bodies and snapshots are deleted when older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the published
+    history already has the content: the current tables, history and changes stay as they are. Deleted days cannot be
+    rebuilt or backfilled any more; a rebuild that would lose expired days is refused, and `rollbook status` lists the
+    days. Files are deleted one night after the views, and a held day is kept until approved. The last three published
+    files are kept, and Dagster's runs of the last 400 days.
 
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
@@ -425,7 +425,7 @@ def _days(days: Iterable[date]) -> str:
 
 
 class RunFailedError(RollbookError):
-    """The job failed. Carries the failing stage's message and the exit code for it."""
+    """The job failed. Carries the failing stage's message and exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -487,9 +487,9 @@ app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
 
 @mirror_app.command("status")
 def mirror_status() -> None:
-    """Show what the copy holds, and whether it is behind.
+    """Show what the copy holds, and whether the copy is behind.
 
-    Exits 1 when it is behind or cannot be reached, or what it holds is missing here.
+    Exits 1 when the copy is behind or cannot be reached, or holds what is missing here.
     """
     _, copy = _mirrored()
     catalog, state = copy.status()
@@ -516,9 +516,9 @@ def mirror_sync(
         bool, typer.Option("--accept-loss", help="Delete from the copy, too, what is missing here.")
     ] = False,
 ) -> None:
-    """Bring the copy up to date now. Every sync, backfill and erasure does the same when it ends.
+    """Bring the copy up to date now. Every sync, backfill and erasure does the same at the end.
 
-    Exits 1 when something that was copied is missing here: the copy keeps it, until it is restored or given up.
+    Exits 1 when something that was copied is missing here: the copy keeps the file, until it is restored or given up.
     """
     from rollbook.night.writing import writer_lock
 
@@ -541,9 +541,10 @@ def mirror_verify(
 ) -> None:
     """Read the whole copy back and compare every checksum.
 
-    With --restore, first brings the copy up to date, then restores it into a folder in build/, rebuilds it there, and
-    compares it row for row with what readers have. Where days have expired, it compares the days that are left, and
-    reads each published file whole. `rollbook status` then says when the copy was last proven. A sync waits meanwhile.
+    With --restore, first brings the copy up to date, then restores the copy into a folder in build/, rebuilds the
+    tables there, and compares them row for row with what readers have. Where days have expired, compares the days that
+    are left, and reads each published file whole. `rollbook status` then says when the copy was last proven. A sync
+    waits meanwhile.
 
     Exits 1 when a file is missing or differs there, or what the copy holds is missing here, or a row differs.
     """

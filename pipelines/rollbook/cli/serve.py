@@ -1,8 +1,9 @@
-"""The commands that run until they are stopped, `serve` and `explore`, and the made-up schools of `demo` and `sandbox`.
+"""The commands that run until somebody stops them, `serve` and `explore`, and the made-up schools of `demo` and
+`sandbox`.
 
-`serve` runs Dagster's webserver behind the guard, and Dagster's daemon. It starts two processes itself instead of
-`dagster dev`, which ignores a service manager's stop signals when it runs in the background, and orphans its children
-when it is killed.
+`serve` runs Dagster's webserver behind the guard, and Dagster's daemon. `serve` starts two processes instead of
+`dagster dev`, which ignores a service manager's stop signals when running in the background, and leaves orphans when
+killed.
 
 Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
 `demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 STOP_WITHIN = 20.0  # seconds
 LAST_QUERIES = 5  # seconds
 
-# Linux's prctl, which Python does not offer. On other systems a killed `serve` orphans its children.
+# Linux's prctl, which Python does not offer. On other systems a killed `serve` leaves orphans.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _SET_PARENT_DEATH_SIGNAL = 1
 
@@ -129,7 +130,7 @@ def _what_is_served() -> tuple[list[str], str]:
 
 
 def _create_dagster_tables() -> None:
-    """Create Dagster's tables before two processes need them; in a child, to keep Dagster out of this process."""
+    """Create Dagster's tables before two processes need them; in a child, since this process needs no Dagster."""
     with _child([sys.executable, "-c", "import dagster\nwith dagster.DagsterInstance.get(): pass"]) as child:
         if child.wait():
             raise RollbookError(
@@ -140,7 +141,7 @@ def _create_dagster_tables() -> None:
 
 @contextmanager
 def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
-    """End the block on SIGTERM or Ctrl-C, and the command with this exit code if it is not 0."""
+    """End the block on SIGTERM or Ctrl-C, and the command with the exit code unless that is 0."""
     before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -155,10 +156,10 @@ def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
 
 @contextmanager
 def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a child in its own process group, so that Ctrl-C reaches it once, through this process."""
+    """Run a child in its own process group, so that Ctrl-C reaches the child once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
         command,
-        # Dagster reads `.env` where it is started; the demo's children find none.
+        # Dagster reads `.env` in the current folder; the demo's children find none.
         cwd=os.environ["DAGSTER_HOME"] if DEMO in os.environ else ROOT,
         env=os.environ,
         start_new_session=True,
@@ -182,7 +183,7 @@ def _end_with_parent() -> None:
 
 
 def _wait(children: list[subprocess.Popen[bytes]]) -> None:
-    """Wait until a child ends. If one ends by itself, stop both: a service manager then restarts both."""
+    """Wait until a child ends. If a child ends by itself, stop both: a service manager then restarts both."""
     try:
         while True:
             for child in children:
@@ -205,14 +206,15 @@ def explore(
 ) -> None:
     """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
 
-    Listens on this machine only, and requires the token in the address that it prints.
+    Listens on this machine only, and requires the token in the printed address.
     """
     check_is_there(warehouse_path(demo=demo) / PUBLISHED)
     show_app(port)
 
 
 def listening(host: str, port: int, command: str) -> socket.socket:
-    """Return a socket that listens on this port. Raises ArgumentError if it is taken, suggesting another `--port`."""
+    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another `--port`.
+    """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -232,7 +234,7 @@ def _has_ipv6() -> bool:
 
 
 def show_app(port: int) -> None:
-    """Serve the app until it is stopped."""
+    """Serve the app until somebody stops it."""
     from rollbook.explore import server
 
     with stopping_on_signals(), ExitStack() as stack:
@@ -242,8 +244,8 @@ def show_app(port: int) -> None:
         server.serve(
             opened, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
         )
-    # A page's thread may be in the middle of a query, with a folder of its own: let it end and remove that. The
-    # interpreter would wait for a long query without limit, or crash below it.
+    # A page's thread may be in the middle of a query, with a folder of its own: let the thread end and remove the
+    # folder. The interpreter would wait for a long query without limit, or crash.
     until = time.monotonic() + LAST_QUERIES
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
@@ -256,7 +258,7 @@ sql = statements("rollbook.cli")
 
 KEY = "sandbox-key"
 
-# SQL files whose first line is the question they answer.
+# SQL files whose first line is the question.
 QUESTIONS = ("nights", "changed", "to_watch", "best", "before")
 
 
@@ -297,7 +299,7 @@ def demo(
         out.print(table("", answer.columns, answer.rows))
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
     out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
-    command = "rollbook" if shutil.which("rollbook") else safe(sys.argv[0])  # `make demo` leaves it in .venv/bin
+    command = "rollbook" if shutil.which("rollbook") else safe(sys.argv[0])  # `make demo` fills .venv/bin
     out.print(f"[bold]The UI[/]    {command} serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
     out.print(f"[bold]Explore[/]   {command} explore --demo: the school, its classes, its students.")
     out.print(f"[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then {command} sync")

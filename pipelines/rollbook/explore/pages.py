@@ -1,6 +1,6 @@
-"""The content of each page: its rows and figures, for its template of the same name.
+"""The content of each page: the rows and figures, for the template of the same name.
 
-Each function is one page. It gets the open file and the query of the address, and returns the values of its template:
+Each function is a page: with the open file and the query of the address, it returns the values of the template:
 `title`, and `listing` if the page has a list that is sorted, turned over and downloaded as CSV. Raises ArgumentError
 for an address that cannot be answered.
 """
@@ -36,7 +36,7 @@ FIGURES = {
     "active within 7 days": "/students?sort=last+active",
 }
 SHOWN = {"all": "To watch", "new": "Newly to watch", "gone": "No longer to watch"}
-# The kinds of records, as people call them.
+# The kinds of records, in people's words.
 RECORDS = {
     "students": "student",
     "student_summaries": "student's work",
@@ -61,12 +61,12 @@ COMPARISONS = {
 
 
 def charts(days: Sequence[Row], *values: tuple[str, Any]) -> list[morning.Chart]:
-    """A line chart for each value, by its heading; none before the second day."""
+    """A line chart for each value, by heading; none before the second day."""
     return [morning.trend(days, [value]) for value in values] if len(days) > 1 else []
 
 
 def school(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
-    """The morning page's figures and lists, each of which leads to its rows."""
+    """The morning page's figures and lists, each with a link to the rows."""
     found = book.once("morning", lambda: morning.load_morning(book.con))
     return {
         "title": "School today",
@@ -81,7 +81,7 @@ def school(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - 
 
 
 def watch(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """The students to watch on a day: all, the new ones or those who no longer are; by reason, class and text."""
+    """The students to watch on a day: all, the new students or the former; by reason, class and text."""
     day = _day(book, asked, "day", book.days[0])
     show, flag, class_id = asked.get("show", "all"), asked.get("reason", ""), number(asked, "class")
     flags = dict(morning.REASONS)
@@ -122,7 +122,7 @@ def watch(book: Book, asked: QueryParams) -> dict[str, Any]:
 
 
 def classes(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """All classes, or those that match a text."""
+    """All classes, or the classes that match a text."""
     book.watching(book.days[0])
     order = "status, class, class_id"
     listing = book.listing(asked, sql("classes"), order, text=asked.get("text", "").strip())
@@ -130,14 +130,14 @@ def classes(book: Book, asked: QueryParams) -> dict[str, Any]:
 
 
 def students(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """All listed students, or those that match a text, former ones too."""
+    """All listed students, or the students that match a text, former students too."""
     order = '"left on" NULLS FIRST, student, student_id'
     listing = book.listing(asked, sql("students"), order, text=asked.get("text", "").strip())
     return {"title": "Students", "listing": listing}
 
 
 def school_class(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:
-    """A class: its facts, its place in its course, its trend and its students."""
+    """A class: the facts, the place in the course, the trend and the students."""
     book.watching(book.days[0])
     found = book.rows(sql("class", metric=metrics.SQL), class_id=key)
     if not found:
@@ -215,7 +215,7 @@ def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa
 
 
 def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """Two dates, by default the newest and the one a week before: whose work differs, the school, what changed."""
+    """Two dates, by default the newest and a week before: whose work differs, the school, what changed."""
     week = next((day for day in book.days if day <= book.days[0] - timedelta(days=7)), book.days[-1])
     before, day = sorted((_day(book, asked, "from", week), _day(book, asked, "to", book.days[0])))
     values: dict[str, Any] = {"day": day, "before": before}
@@ -247,7 +247,7 @@ def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
 
 
 def institutions(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """The trend of all institutions together, or of each chosen one; then a table with a row for each."""
+    """The trend of all institutions together, or of each chosen institution; then a table with a row for each."""
     chosen = asked.getlist("institution")
     measures = "snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score"
     last = f"ORDER BY snapshot_date DESC LIMIT {DAYS}"
@@ -271,7 +271,8 @@ def tables(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - 
 
 
 def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
-    """The rows of a table or view that match all filters; without a filter, those of the newest day if it has days."""
+    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table with days.
+    """
     relation = book.relations.get(name)
     if relation is None:
         raise ArgumentError("There is no such table or view")
@@ -306,7 +307,7 @@ def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
 
 
 def why(book: Book, asked: QueryParams) -> dict[str, Any]:
-    """Where a row, or one value of it, comes from, as it was on a day; with `show` names and the record as received."""
+    """Where a row, or a value of the row, comes from, on a day; with `show` names and the record as received."""
     name, key, show = asked.get("table", ""), asked.get("key", ""), "show" in asked
     day = _day(book, asked, "day", book.days[0])
     found = book.trace(name, key, asked.get("column", ""), day, show=show)
@@ -337,12 +338,12 @@ def _day(book: Book, asked: QueryParams, name: str, default: date) -> date:
 
 
 def _since(book: Book) -> date:
-    """The day before the first one of a trend."""
+    """The day before the first of a trend."""
     return book.days[0] - timedelta(days=DAYS)
 
 
 def _compared(book: Book, trend: Sequence[Row]) -> dict[str, str]:
-    """How completion and score of the newest day differ from those a week before, in words."""
+    """How completion and score of the newest day differ from a week before, in words."""
     now = trend[-1] if trend else Row(day=book.days[0], completion=None, score=None)
     then = morning.week_before(trend, book.days[0])
     return {measure: morning.since(now, then, measure) for measure in ("completion", "score")}

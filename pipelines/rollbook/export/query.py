@@ -1,13 +1,13 @@
-"""Runs one read-only query on the published file; writes its rows to CSV and Excel for people, Parquet for programs.
+"""Runs a read-only query on the published file; writes the rows to CSV and Excel for people, Parquet for programs.
 
 A query is checked with DuckDB's own parser. The statement's type alone is not enough: a SELECT may contain a COPY, and
-EXPLAIN ANALYZE runs its query. So only one SELECT is allowed, and only if its whole syntax tree is read-only. It runs
-on a read-only connection that opens no files but the published one and the lake's, with a locked configuration.
+EXPLAIN ANALYZE runs the query. So only one SELECT is allowed, and only if the whole syntax tree is read-only. The query
+runs on a read-only connection that opens no files but the published file and the lake's, with a locked configuration.
 
 Pupils may choose their own names, and a spreadsheet program runs a cell that looks like a formula (CSV injection). In
-CSV such text gets an apostrophe before it, which spreadsheet programs hide or show, but never run. So does the rest of
-a text after a semicolon, tab or line break, since not every program separates columns by commas. In Excel each such
-cell is declared as text. Numbers and dates stay as they are.
+CSV, an apostrophe precedes such a text, which spreadsheet programs hide or show, but never run. So does the rest of a
+text after a semicolon, tab or line break, since not every program separates columns by commas. In Excel, the cell is
+declared as text. Numbers and dates stay unchanged.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class QueryResult:
 def run_query(
     published: Path, query: str, parameters: dict[str, Any] | None = None, *, most: int | None = None
 ) -> QueryResult:
-    """Run one query on the published file, read-only; return at most `most` rows (None: all).
+    """Run a query on the published file, read-only; return at most `most` rows (None: all).
 
     Raises NothingLandedError before the first publish, and ArgumentError when the query would write or DuckDB refuses
     it.
@@ -78,7 +78,7 @@ def run_query(
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before there is one."""
+    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before the first."""
     check_is_there(published)
     with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
         yield con
@@ -89,18 +89,18 @@ def lock(
 ) -> duckdb.Statement:
     """Parse the query and restrict the connection to reading; returns the parsed statement.
 
-    After this the connection can open no files but the published one and the lake's, which its views read. What does
-    not fit into memory is spilled to `scratch`, a private folder; without one, the query fails. Raises ArgumentError
-    when the query would do more than read.
+    Afterwards, the connection can open no files but the published file and the lake's, which the views read. What does
+    not fit into memory is spilled to `scratch`, a private folder; without a folder, the query fails. Raises
+    ArgumentError when the query would do more than read.
     """
     statement = only_reads(con, query)
     lake = f"{published.parent / 'snapshots'}/"
-    # In both spellings: DuckDB asks once for the pattern in the views, and once for the file that it finds.
+    # In both spellings: DuckDB asks once for the pattern in the views, and once for the file that the pattern finds.
     con.execute(f"SET allowed_directories = [{literal(lake)}, {file_literal(lake)}]")
     con.execute(f"SET temp_directory = {literal(scratch or '')}")
     if scratch is not None:
         con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
-    con.execute("SET enable_progress_bar = false")  # it would be printed into the output of a slow query
+    con.execute("SET enable_progress_bar = false")  # a progress bar would be printed into the output of a slow query
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return statement
@@ -113,12 +113,12 @@ def refusals() -> Iterator[None]:
         yield
     except (duckdb.Error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the machine's; Arrow wraps DuckDB's errors in those without a number
+            raise  # the machine's; Arrow wraps DuckDB's errors in errors without a number
         raise ArgumentError(f"DuckDB refused the query: {error}") from None
 
 
 def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
-    """Parse a query. Raises ArgumentError unless it is exactly one statement that only reads."""
+    """Parse a query. Raises ArgumentError unless there is exactly one statement, which only reads."""
     try:
         statements = con.extract_statements(query)
     except duckdb.Error as error:
@@ -127,7 +127,7 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         raise ArgumentError(f"Ask one query at a time: this is {len(statements)}")
     try:
         kind = statements[0].type.name
-    except ValueError:  # DuckDB's Python package does not know it yet
+    except ValueError:  # DuckDB's Python package does not know the type yet
         kind = "this kind of statement"
     if kind == "MULTI":
         raise ArgumentError("DuckDB runs this as several statements. Name the values of a PIVOT: ON column IN (...)")
@@ -143,7 +143,7 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         {"query": statements[0].query},
     ).fetchone()
     nodes, functions = (part or [] for part in row or ([], []))
-    if not nodes:  # DuckDB has no syntax tree for it
+    if not nodes:  # DuckDB has no syntax tree for such a statement
         raise _more_than_reading("a statement that DuckDB cannot analyze")
     for node in set(nodes) - READING_NODES:
         raise _more_than_reading(node.removesuffix("_QUERY_NODE"))
@@ -154,10 +154,10 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
 
 
 def is_plain_read(con: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """Whether a query only picks columns of one table or view, under their own names.
+    """Whether a query only picks columns of a table or view, each under the own name.
 
-    Only then does its column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may
-    put any student beside any number.
+    Only then does a column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may put
+    any student beside any number.
     """
     text = con.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [query]).fetchall()[0][0]
     try:
@@ -191,18 +191,18 @@ def _more_than_reading(construct: str) -> ArgumentError:
 
 
 def query_of(question: str) -> str:
-    """Turn the name of a view or table into a query; a query is returned as it is."""
+    """Turn the name of a view or table into a query; a query is returned unchanged."""
     return f"FROM {question}" if _NAME.fullmatch(question.strip()) else question
 
 
 # Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-# Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is a cell of its own.
+# Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is another cell.
 INNER_FORMULA = '([;\t\r\n])([" ]*[=+@\uff1d\uff0b\uff0d\uff20-])'
 INNER_DISARMED = r"\1'\2"
 EXCEL_ROWS = 1_048_575  # below the heading
 EXCEL_TEXT = 32_767  # characters in a cell
-EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose its last digits
+EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose the last digits
 BATCH = 10_000
 ROW_GROUP = 122_880  # rows; DuckDB's default row group size
 # The least widths and the formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
@@ -230,9 +230,8 @@ def export(
 
     `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
     number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
-    the rows may then show any student); if it raises, there is no file. Only the
-    owner may read the file. Rows that do not fit into memory are spilled to `scratch`, a private folder. Returns the
-    number of rows.
+    the rows may then show any student); if `before` raises, there is no file. Only the owner may read the file. Rows
+    that do not fit into memory are spilled to `scratch`, a private folder. Returns the number of rows.
 
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
     there are more rows than an Excel sheet holds.
@@ -253,7 +252,7 @@ def export(
 
 
 def _students(rows: duckdb.DuckDBPyRelation) -> int | None:
-    """The number of different students in the column `student_id`; None without one.
+    """The number of different students in the column `student_id`; None without the column.
 
     Ids are unique within an institution only, so a column `institution` is part of the key.
     """
@@ -283,7 +282,7 @@ def _csv(
     heading = io.StringIO()
     # A PIVOT's column names are data, too.
     csv.writer(heading, lineterminator="\n").writerow(map(disarmed, rows.columns))
-    file.write(heading.getvalue().encode("utf-8-sig"))  # without the byte order mark, Excel does not read it as UTF-8
+    file.write(heading.getvalue().encode("utf-8-sig"))  # Excel needs the byte order mark to read UTF-8
     columns = (_disarmed_sql(n, kind) for n, kind in enumerate(rows.types, start=1))
     texts, count = rows.project(", ".join(columns)).to_arrow_reader(BATCH), 0
     with CSVWriter(file, texts.schema, write_options=WriteOptions(include_header=False)) as writer:

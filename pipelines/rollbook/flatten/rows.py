@@ -1,9 +1,10 @@
 """Turns decoded records into columns: one Arrow table per declared table, a few thousand records at a time.
 
 The declarations become types, which say what a record of a set must look like and decode a whole page at once. If a
-record does not fit, the page's records are read one by one, slowly (`values`): what can mean one thing only is read so,
-any other value is refused and NULL, with a reason (G9). Whichever way a page was read, its values get one form: texts
-in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, 0001-01-01 as no date (G6).
+record does not fit, the page's records are read one by one, slowly (`values`): a value that can mean one thing only is
+read so, any other value is refused and NULL, with a reason (G9). Whichever way a page was read, the values get one
+form: texts in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, 0001-01-01 as no date
+(G6).
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from rollbook.tables import SETS, TABLES, Column, Table, of_set
 BATCH = 5_000
 # Bytes of bodies per batch, in case of a few huge records.
 BATCH_BYTES = 64 * 2**20
-# A student's details are stored as one value; a longer one would not fit into the warehouse's memory.
+# A student's details are stored as one value; a longer value would not fit into the warehouse's memory.
 DETAIL_BYTES = 4 * 2**20
 # Significant digits of a stored DOUBLE: services compute rates again each night, and the last digits differ.
 DIGITS = 9
 # How .NET writes a date that is not there.
 NO_DATE = pa.scalar(date(1, 1, 1))
-# Characters of a refused record that are stored with its reason. The whole record is in raw/.
+# Characters of a refused record that are stored with the reason. The whole record is in raw/.
 MAX_RECORD_TEXT = 2**16
 
 _ARROW: dict[str, pa.DataType] = {
@@ -75,7 +76,7 @@ OBSERVED = pa.schema(
 
 
 def schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of one table's rows, with `seq`: the record's position among its set's landed records."""
+    """Return the Arrow schema of one table's rows, with `seq`: the record's position among the set's landed records."""
     return pa.schema([(c.name, _ARROW[c.type]) for c in table.columns] + [("seq", pa.int64())])
 
 
@@ -83,7 +84,7 @@ def schema(table: Table) -> pa.Schema:
 class Batch:
     """Some landed records, flattened.
 
-    `tables` holds the rows per table name. Its table `observed` has one row per record seen, with the `state` `stated`
+    `tables` holds the rows per table name. The table `observed` has one row per record seen, with the `state` `stated`
     or `rejected`; a further row with the state `not_stated` and a `table_name` per table that a record left unstated.
     """
 
@@ -103,14 +104,14 @@ class Batch:
 
 
 def load() -> None:
-    """Warm up pyarrow: its first array imports pandas, if installed (0.3 s)."""
+    """Warm up pyarrow: the first array imports pandas, if installed (0.3 s)."""
     pa.array([])
 
 
 class _Objects:
     """A list of objects of one kind, read by field. A missing or null object has None in every field.
 
-    All fields are read at once, which costs half as much as reading them one by one.
+    All fields are read at once, which costs half as much as reading field by field.
     """
 
     def __init__(self, objects: Sequence[Any]) -> None:
@@ -143,7 +144,7 @@ class _Objects:
 
 
 class Flattener:
-    """Flattens one set's bodies as they arrive: `add` returns a batch once it has enough records, `last` the rest."""
+    """Flattens one set's bodies in turn: `add` returns a batch once there are enough records, `last` the rest."""
 
     def __init__(self, set_name: str) -> None:
         self.set_name = set_name
@@ -180,7 +181,7 @@ class Flattener:
         self.payloads: list[tuple[int | None, str, datetime | None]] = []
 
     def _add_details(self, body: Landed) -> None:
-        """Add a student's details: the student's id, the record as JSON, when it was received (UTC)."""
+        """Add a student's details: the student's id, the record as JSON, and when that was received (UTC)."""
         if len(body.content) > DETAIL_BYTES:
             too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
             self._reject(body, 1, body.sought, too_long, msgspec.Raw(body.content))
@@ -197,13 +198,13 @@ class Flattener:
         self._number(len(records))
 
     def _number(self, records: int) -> None:
-        """Assign the next positions to this many kept records."""
+        """Assign the next positions to so many kept records."""
         self.seqs += range(self.seq + 1, self.seq + records + 1)
         self.seq += records
         self.records += records
 
     def _valid_records(self, shape: Shape, body: Landed) -> list[Any]:
-        """Return the records of a body, with one type; rejects those that cannot be read."""
+        """Return the records of a body, with one type; rejects unreadable records."""
         if body.kind == "auth":
             envelope = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
             return self._read_singly(shape, body, [envelope["data"]])
@@ -214,7 +215,7 @@ class Flattener:
         return self._read_singly(shape, body, shape.raws(body.content, self.oddities))
 
     def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> list[Any]:
-        """Read a body's records one by one; rejects what cannot be read, with the reason."""
+        """Read a body's records singly; rejects what cannot be read, with the reason."""
         records = []
         for position, raw in enumerate(raws, start=1):
             read = shape.one(raw)
@@ -306,7 +307,8 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
 
 
 def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
-    """Return the values as they are stored: what can be written in several forms would else make versions (G6)."""
+    """Return the values in the stored form: a value that can be written in several forms would else make versions (G6).
+    """
     if column.type == "VARCHAR":
         if not pc.all(pc.string_is_ascii(values)).as_py():
             values = pc.utf8_normalize(values, "NFC")
@@ -359,7 +361,7 @@ class Shape:
         self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw] | dict[str, msgspec.Raw] | None, None))
 
     def page(self, content: bytes) -> list[Any] | None:
-        """Decode all records of a page; None if any of them does not fit the declarations exactly."""
+        """Decode all records of a page; None if any record does not fit the declarations exactly."""
         try:
             return self._page.decode(content).data  # type: ignore[no-any-return]
         except UNREADABLE:
@@ -383,7 +385,7 @@ class Shape:
             yield self.id_of(record), slice(start, end)
 
     def one(self, raw: msgspec.Raw) -> Read:
-        """Read one record: every value as declared, or as the only thing that it can mean, or refused."""
+        """Read one record: every value as declared, or as the only possible meaning, or refused."""
         content = bytes(raw)
         read = Read(self.id_of(content))
         if is_too_deep(content):
@@ -406,7 +408,7 @@ def _decoded(content: bytes) -> Any:
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError:
-        # A number beyond all limits, which is one value: the standard library reads it as infinite.
+        # A number beyond all limits, which is one value: the standard library reads infinity.
         return json.loads(content, parse_int=lambda digits: int(digits) if len(digits) < 40 else math.inf)
 
 

@@ -1,8 +1,9 @@
-"""Reads the values of one record as declared, where a service writes them in its own way (G9).
+"""Reads the values of one record as declared, where a service writes differently (G9).
 
 Values with only one possible meaning are read so, and counted as an oddity: `{}` as an empty list, `[]` as a missing
-object, a number in quotes, the date of a timestamp. Any other value that is not as declared is refused: it is NULL, and
-the rest of the record counts. `rows` turns records into tables, and decides which records are refused as a whole.
+object, a number in quotes, the date of a timestamp. Any other value that is not as declared is refused: the column is
+NULL, and the rest of the record counts. `rows` turns records into tables, and decides which records are refused as a
+whole.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _Number = TypeVar("_Number", int, float)
 
 # Longest undeclared field name that is shown, in characters.
 MAX_FIELD_NAME = 100
-# An object listed twice with different values: the last one counts. A finding, not a refusal.
+# An object listed twice with different values: the last counts. A finding, not a refusal.
 CONFLICT = "listed twice, differently"
 
 # A required text is not blank.
@@ -40,14 +41,14 @@ _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
 # A date, alone or before a time of day.
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ]\d\d:\d\d.*)?", re.ASCII | re.DOTALL)
-# How MySQL writes a date that is not there. That of .NET is a date to a decoder: `rows` stores it as NULL, too.
+# How MySQL writes a date that is not there. .NET's zero is a date to a decoder: `rows` stores NULL, too.
 _NO_DATE = "0000-00-00"
 _TRUTH = {0: False, 1: True, "0": False, "1": True, "false": False, "true": True}
 
 
 @dataclass
 class Node:
-    """One object of a record: its fields with values (`columns`), and those with objects or lists of objects.
+    """An object of a record: the fields with values (`columns`), and the fields with objects or lists of objects.
 
     `table` is the table that an unreadable object belongs to; `key` are the fields that tell a list's objects apart.
     """
@@ -61,20 +62,20 @@ class Node:
     required: bool = False
 
     def child(self, name: str, table: str, *, is_list: bool = False, required: bool = False) -> Node:
-        """Return the node of the field `name`; creates it if missing."""
+        """Return the node of the field `name`; creates a missing node."""
         node = self.objects.setdefault(name, Node(table, is_list=is_list))
         node.required |= required
         return node
 
     def place(self, column: Column) -> None:
-        """Add a column at its path, creating missing objects."""
+        """Add a column at the path, creating missing objects."""
         node = self
         for step in column.path[:-1]:
             node = node.child(step, self.table, required=column.required)
         node.columns[column.path[-1]] = column
 
     def struct(self, name: str, *, strict: bool) -> type[msgspec.Struct]:
-        """Return the msgspec type of this object; if `strict`, it refuses undeclared fields."""
+        """Return the msgspec type of the object; if `strict`, the type refuses undeclared fields."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for key, column in self.columns.items():
             kind = _kind(column)
@@ -84,13 +85,13 @@ class Node:
             inner = list[inner] if node.is_list else inner
             fields.append((key, inner) if node.required else (key, inner | None, None))
         fields.sort(key=len)  # msgspec wants required fields first
-        # gc=False: records never form cycles and are freed page by page, so the collector need not track them.
+        # gc=False: records never form cycles and are freed page by page, so the collector need not track records.
         return msgspec.defstruct(name, fields, forbid_unknown_fields=strict, gc=False)
 
 
 @dataclass
 class Read:
-    """One record as it was read: its `id` if readable, and the `record`, or the `reason` why it is refused.
+    """A record as read: the `id` if readable, and the `record`, or the `reason` why it is refused.
 
     `refused` has the table, the column and the reason of each refused value. `drift` counts undeclared fields by path
     and JSON type, `oddities` what was read generously, by kind.
@@ -114,7 +115,7 @@ class _RefusedError(ValueError):
 
 
 def normalise(value: dict[str, Any], node: Node, read: Read, path: str = "") -> None:
-    """Replace the values of a decoded object by those that the declarations take; count undeclared fields."""
+    """Replace the values of a decoded object by values that the declarations take; count undeclared fields."""
     for key, item in value.items():
         if (column := node.columns.get(key)) is not None:
             try:
@@ -169,7 +170,7 @@ def _list(key: str, item: Any, node: Node, read: Read, path: str) -> list[dict[s
 
 
 def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
-    """Return one value as the declarations take it. Raises _RefusedError."""
+    """Return a value as the declarations take it. Raises _RefusedError."""
     if item is None:
         return None
     if isinstance(item, str) and not item.strip():
@@ -250,7 +251,7 @@ _READERS: Mapping[str, Any] = {
 
 
 def _kind(column: Column) -> Any:
-    """Return the type of a column's value if it is not null."""
+    """Return the type of a column's value unless null."""
     if column.id:
         return Id
     if column.type == "VARCHAR" and column.required:
@@ -265,5 +266,5 @@ def json_type(value: object) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text to `most` characters, and add an ellipsis if it was longer."""
+    """Cut a text to `most` characters, and add an ellipsis to a longer text."""
     return text if len(text) <= most else text[:most] + "…"

@@ -1,11 +1,11 @@
-"""A fleet's run: a few workers, which take the institutions one after the other.
+"""A fleet's run: a few workers, which take turns with the institutions.
 
-A worker imports once, since starting Python with all imports costs more than a small school's night. Its environment
-has no key: it receives an institution's own key through a pipe, with the task (a night, a backfill or a check), and
-sends the result through a second pipe. A worker that ends without a result was killed; only its institution is
-affected, and another worker takes the next.
+A worker imports once, since starting Python with all imports costs more than a small school's night. The environment of
+a worker has no key: an institution's own key comes through a pipe, with the task (a night, a backfill or a check), and
+the result goes back. A worker that ends without a result was killed; only the institution is affected, and another
+worker takes the next.
 
-The run keeps the outcomes, and alerts about them and about late nights: by the institution's own alerts, which record
+The run keeps the outcomes, and alerts about outcomes and late nights: by the institution's own alerts, which record
 what was reported, so that nothing is reported twice.
 """
 
@@ -64,7 +64,7 @@ sql = statements("rollbook.fleet")
 
 NEVER = "never"
 STATES = "state"  # in the fleet's folder
-# A key that was refused on this many nights in a row pauses its institution: it will not recover by itself.
+# A key that was refused on so many nights in a row pauses the institution: a refused key does not recover by itself.
 REFUSED_NIGHTS = 3
 # Jobs at a time, at most: more would only wait for the disk.
 MAX_JOBS = 16
@@ -77,7 +77,8 @@ STOP_WITHIN = 20.0
 class FleetState(formats.Stored, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
-    `refused` are the last nights in a row on which its key was refused; `paused` is why a person paused it.
+    `refused` are the last nights in a row on which the key was refused; `paused` is why a person paused the
+    institution.
     """
 
     last: NightOutcome | None = None
@@ -92,7 +93,7 @@ class FleetState(formats.Stored, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, last=outcome, refused=refused)
 
     def why_paused(self, name: str) -> str:
-        """The reason for leaving the institution out; empty if it takes part."""
+        """The reason for leaving the institution out; empty if the institution takes part."""
         if self.paused or len(self.refused) < REFUSED_NIGHTS:
             return self.paused
         return (
@@ -102,7 +103,7 @@ class FleetState(formats.Stored, frozen=True, kw_only=True):
 
 
 def last_sync(raw: RawStore, state: FleetState) -> NightOutcome | None:
-    """The last sync: the last one of a fleet's run, unless one by Dagster or by hand was decided later."""
+    """The last sync: of a fleet's run, unless a sync by Dagster or by hand was decided later."""
     landed = (manifest for day in raw.days()[-1:] for manifest in raw.manifests(day))
     decided = [outcome_of(manifest) for manifest in landed if manifest.verdict is not None]
     return max([*([state.last] if state.last else []), *decided], key=lambda outcome: outcome.at, default=None)
@@ -126,12 +127,12 @@ def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
 
 
 def pause(fleet: Path, name: str, reason: str) -> None:
-    """Leave an institution out of the nights until it is resumed."""
+    """Leave an institution out of the nights until somebody resumes the institution."""
     _save(fleet, name, msgspec.structs.replace(load_state(fleet, name), refused=(), paused=" ".join(reason.split())))
 
 
 def resume(fleet: Path, name: str) -> bool:
-    """End a pause that a person or Rollbook began; returns whether there was one."""
+    """End a pause that a person or Rollbook began; returns whether the institution was paused."""
     was_paused = bool(load_state(fleet, name).why_paused(name))
     if was_paused:
         pause(fleet, name, "")
@@ -148,7 +149,7 @@ _RESULT: msgspec.json.Decoder[WorkerResult] = msgspec.json.Decoder(WorkerResult)
 
 @dataclass
 class _Worker:
-    """A process of `rollbook.fleet.worker`, with the institution that it works for and the end of its time."""
+    """A process of `rollbook.fleet.worker`, with the current institution and the end of the time for the task."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -157,7 +158,7 @@ class _Worker:
 
     @classmethod
     def start(cls, environment: Mapping[str, str]) -> _Worker:
-        """Start a worker. Its environment has no key, and its group is its own: Ctrl-C is for the run alone."""
+        """Start a worker. The environment has no key, and the process group is new: Ctrl-C is for the run alone."""
         ours, theirs = Pipe()
         with theirs:
             number = theirs.fileno()
@@ -172,13 +173,13 @@ class _Worker:
             self.connection.send_bytes(msgspec.json.encode(task))
 
     def result(self) -> WorkerResult | None:
-        """The result of the task; None if the worker ended without one."""
+        """The result of the task; None if the worker ended without a result."""
         with suppress(EOFError, OSError):
             return _RESULT.decode(self.connection.recv_bytes())
         return None
 
     def end(self) -> int:
-        """Wait for the end of the process, and kill it if it does not end; returns the exit code."""
+        """Wait for the end of the process, killing a process that does not end; returns the exit code."""
         self.connection.close()
         try:
             return self.process.wait(STOP_WITHIN)
@@ -189,11 +190,12 @@ class _Worker:
 
 @dataclass
 class Fleet:
-    """Runs jobs for the institutions of a registry, or for those named by `only`.
+    """Runs jobs for the institutions of a registry, or for the institutions named by `only`.
 
-    `jobs` run at a time (default: two per processor, since one computes while another waits for its service), each for
-    `max_seconds` at most. The moment is `now` (default: this machine's clock). `sends_alerts` is whether a sync sends
-    alerts and looks for late nights; under Dagster the sensor does both. Raises SettingError for an unknown name.
+    `jobs` run at a time (default: two per processor, since an institution computes while another waits for the
+    service), each for `max_seconds` at most. The moment is `now` (default: this machine's clock). `sends_alerts` is
+    whether a sync sends alerts and looks for late nights; under Dagster the sensor does both. Raises SettingError for
+    an unknown name.
     """
 
     registry: Registry
@@ -220,9 +222,9 @@ class Fleet:
     ) -> dict[str, NightOutcome]:
         """Sync each institution; returns the outcomes by name.
 
-        An institution whose day is already synced is not fetched again unless `fresh`; paused ones are left out. `done`
-        is called with each outcome as it comes. An exception of a signal handler propagates once the processes have
-        ended. Raises MachineError if the fleet's folder cannot be written.
+        An institution whose day is already synced is not fetched again unless `fresh`; paused institutions are left
+        out. `done` is called with each outcome at once. An exception of a signal handler propagates once the processes
+        have ended. Raises MachineError if the fleet's folder cannot be written.
         """
         with machine_errors(self.path):
             files.folder(self.path / STATES)
@@ -246,11 +248,11 @@ class Fleet:
         return {name: found[name] for name in self.institutions}
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
-        """Rebuild the landed days of a range for each institution; yields the results as they come. Needs no key."""
+        """Rebuild the landed days of a range for each institution; yields each result at once. Needs no key."""
         yield from self._run(Backfill, self.institutions, first=first, last=last, confirmed=confirmed)
 
     def check(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Check whether each institution could be synced here and now; yields the findings as they come."""
+        """Check whether each institution could be synced here and now; yields each institution's findings at once."""
         for name, answer in self._run(Check, self.institutions):
             yield (
                 name,
@@ -260,7 +262,7 @@ class Fleet:
     def watch(self, *, wait: bool = False) -> dict[str, datetime]:
         """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution.
 
-        With `wait`, new messages wait for others that they can be sent with.
+        With `wait`, new messages wait, to be sent together.
         """
         told = alerts_of(self.institutions, self.clock)
         found = self._report_late(told)
@@ -270,7 +272,9 @@ class Fleet:
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
 
     def _record(self, name: str, outcome: NightOutcome, own: Alerts | None) -> NightOutcome:
-        """Store an institution's outcome and alert about it; returns it, with a note if Rollbook paused it now."""
+        """Store an institution's outcome and alert about it; returns the outcome, with a note if Rollbook has just
+        paused the institution.
+        """
         state = load_state(self.path, name)
         if (why := state.after(outcome).why_paused(name)) and not state.why_paused(name):
             message = f"{outcome.message} Rollbook has paused it now: {why}."
@@ -283,12 +287,12 @@ class Fleet:
                     )
                 )
             record(self.path, name, outcome)
-        except Exception as error:  # noqa: BLE001 - it costs neither this night nor the others
+        except Exception as error:  # noqa: BLE001 - an error costs neither this night nor another
             log.warning("%s: its outcome could not be noted (%s)", name, type(error).__name__)
         return outcome
 
     def _report_late(self, told: Mapping[str, Alerts]) -> dict[str, datetime]:
-        """Report each late night; returns the newly reported ones by institution. `alerts.deliver` sends the reports.
+        """Report each late night; returns the newly reported nights by institution. `alerts.deliver` sends the reports.
 
         A paused institution is not late.
         """
@@ -307,7 +311,7 @@ class Fleet:
     # -- workers ---------------------------------------------------------------------------------------------------
 
     def _run(self, task: type[Task], institutions: Iterable[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Give a task for each institution to the next free worker; yields the results as they come.
+        """Give a task for each institution to the next free worker; yields each result at once.
 
         The next institution is from the host with the fewest running tasks, and on a tie from the host with the most
         waiting.
@@ -367,7 +371,7 @@ class Fleet:
 
 
 def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
-    """The alerts of each institution that has an address to notify; without those whose settings are invalid."""
+    """The alerts of each institution that has an address to notify; without institutions whose settings are invalid."""
     found = {}
     for name in institutions:
         with suppress(RollbookError):
@@ -377,17 +381,17 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     return found
 
 
-# -- how they stand ----------------------------------------------------------------------------------------------------
+# -- status ----------------------------------------------------------------------------------------------------
 #
 # Read from each institution's state and its newest day's manifests, and from no database, so that a thousand take
 # seconds. Also as a page, and in the text format that node exporters collect from a folder (Prometheus, version 0.0.4).
 #
-# The page adds figures and where the contract drifts, from `fleet.duckdb` if there is one. It names institutions and no
-# pupils; an undeclared field is named only if several records have it, since a single record's field name may be
-# anything.
+# The page adds figures and where the contract drifts, from `fleet.duckdb` if that file is there. The page names
+# institutions and no pupils; an undeclared field is named only if several records have the field, since a single
+# record's field name may be anything.
 
 PAGE = "fleet-report.html"
-# A field that this many records have in one sync comes from the service, and does not describe one pupil.
+# A field that so many records have in one sync comes from the service, and does not describe one pupil.
 MIN_RECORDS = 5
 _NO_FIGURES: dict[str, Any] = {"built_at": None, "schools": {}, "figures": (), "drift": (), "refused": ()}
 # The most urgent come first.
@@ -397,8 +401,8 @@ URGENCY = (NightKind.FAILED, NightKind.HELD, "late", NEVER, NightKind.PAUSED, Ni
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One institution. Times are UTC; unknown values are null.
 
-    `last` is its last sync, by a fleet's run or by itself; null before the first. `paused` says why it is paused, and
-    is empty if it is not. `readers_see` is the newest day that was synced, at `synced_at`. `late_by` is the seconds
+    `last` is the last sync, by a fleet's run or alone; null before the first. `paused` says why the institution is
+    paused, and is else empty. `readers_see` is the newest day that was synced, at `synced_at`. `late_by` is the seconds
     since a missed night was due.
     """
 
@@ -425,7 +429,7 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_fine(self) -> bool:
-        """Whether it needs no attention."""
+        """Whether the institution needs no attention."""
         return self.shown == NightKind.SYNCED
 
     @property
@@ -467,12 +471,12 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
         readers_see=max((day for day, _ in shown), default=None),
         synced_at=good.finished_at if good else None,
         due=due.astimezone(UTC),
-        late_by=late_by if last else None,  # one that was added only recently is not late
+        late_by=late_by if last else None,  # an institution that was added only recently is not late
     )
 
 
 def write_prometheus(path: Path, known: FleetStatus) -> None:
-    """Write all metrics, each with its help text, atomically. Raises ArgumentError when the file cannot be written."""
+    """Write all metrics, each with a help text, atomically. Raises ArgumentError when the file cannot be written."""
     lines: list[str] = []
     for name, meaning, samples in _METRICS:
         lines += [f"# HELP rollbook_{name} {meaning}", f"# TYPE rollbook_{name} gauge"]
@@ -481,14 +485,14 @@ def write_prometheus(path: Path, known: FleetStatus) -> None:
             lines += [f"rollbook_{name}{{{labels}}} {value:.15g}" for labels, value in labelled if value is not None]
     try:
         with files.handing_out(path) as file:
-            os.fchmod(file.fileno(), 0o644)  # the exporter runs under another account; it holds no pupils
+            os.fchmod(file.fileno(), 0o644)  # the exporter runs under another account; the file holds no pupils
             file.write(("\n".join(lines) + "\n").encode())
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ArgumentError(f"{path} cannot be written ({reason}): name a file in an existing folder") from None
 
 
-# A metric's samples of one institution, by their further labels; an unknown one is None. No label needs an escape.
+# A metric's samples of one institution, by further labels; an unknown value is None. No label needs an escape.
 _METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float | None]]], ...] = (
     (
         "sync_outcome",
@@ -531,7 +535,7 @@ _METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float
 
 
 def write_page(fleet: Fleet, out: Path) -> str:
-    """Write the page to a file that only its owner can read; returns its summary in one sentence.
+    """Write the page to a file that only the owner can read; returns the summary in one sentence.
 
     Raises DamagedError for a fleet.duckdb that cannot be read.
     """
@@ -577,7 +581,7 @@ def _figures(file: Path) -> dict[str, Any]:
 
 
 def _cell(value: object) -> str:
-    """A value as text; a dash if it is unknown."""
+    """A value as text; a dash for an unknown value."""
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, int):

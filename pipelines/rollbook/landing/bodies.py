@@ -1,4 +1,4 @@
-"""One landing's folder: writes bodies as they arrive, and verifies them against the index when they are read."""
+"""A landing's folder: writes each body at once, and verifies bodies against the index when reading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rollbook.util import files
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
 REJECTS, DISCARD = "rejects.jsonl", "discard.json"
 _CHECKSUM = b',\n  "checksum": "'
-# The prefix of a landing's folder while another one takes its place.
+# The prefix of a landing's folder during a replacement.
 OLD = ".old-"
 
 # In a list, a record with a lone surrogate is refused. A body with a single record is kept, with U+FFFD instead.
@@ -33,7 +33,7 @@ _READABLE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-# Level 1 compresses these bodies within a few percent of level 3, in two thirds of the time.
+# Level 1 compresses the bodies within a few percent of level 3, in two thirds of the time.
 _CODEC = pa.Codec("zstd", compression_level=1)
 
 
@@ -47,7 +47,7 @@ class BodyWriter:
         self._pages = _create(folder / PAGES)
 
     def add(self, received: Received, content: bytes) -> None:
-        """Write one body."""
+        """Write a body."""
         frame = _CODEC.compress(content, asbytes=True)
         body = Body(
             **{field: getattr(received, field) for field in Received.__struct_fields__},
@@ -80,7 +80,7 @@ class BodyWriter:
 
 @dataclass(frozen=True)
 class LandingFolder:
-    """The bodies of one landing, verified against its manifest as they are read."""
+    """The bodies of a landing, verified against the manifest during the reading."""
 
     path: Path
     manifest: Manifest
@@ -106,8 +106,8 @@ class LandingFolder:
     def counted(self, set_name: str, kind: RequestKind | None = None) -> list[Body]:
         """Return the index entries of one set's bodies that count (of one `kind`, if given), in the order received.
 
-        For a walked set these are the pages of the counted walks, then those of the searches that found their record
-        (a search that found nothing is kept as evidence, but states nothing). Raises DamagedError.
+        For a walked set these are the pages of the counted walks, then the pages of searches that found a record (a
+        search that found nothing is kept as evidence, but states nothing). Raises DamagedError.
         """
         walk, found = self.manifest.walk(set_name), self.manifest.found(set_name)
         return [
@@ -120,7 +120,7 @@ class LandingFolder:
         ]
 
     def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
-        """Yield bodies as they were received, each with its index entry. Raises DamagedError."""
+        """Yield bodies as received, each with the index entry. Raises DamagedError."""
         try:
             with (self.path / BODIES).open("rb") as file:
                 for body in pages:
@@ -144,7 +144,7 @@ class LandingFolder:
 
 
 def landed(body: Received, content: bytes) -> Landed:
-    """Return a body as flattening receives it; the bodies with one record with unreadable text replaced."""
+    """Return a body as flattening takes it; the bodies with one record with unreadable text replaced."""
     made = _READABLE[body.kind](content) if body.kind in _READABLE else content
     return Landed(body.set, body.kind, body.page, made, body.sought, body.received_at)
 
@@ -158,14 +158,16 @@ def encode(manifest: Manifest) -> bytes:
 def decode(content: bytes, path: str) -> Manifest:
     """Return the manifest in a file's content. Raises OtherVersionError, and ValueError if it is not as written."""
     body, _, checksum = content.rpartition(_CHECKSUM)
-    # Before the format number, which may be what is damaged: every format has this checksum.
+    # Before the format number, which may be what is damaged: every format has the checksum.
     if checksum[:64] != sha256(body).hexdigest().encode():
         raise ValueError("the checksum differs")
     return formats.decode(content, Manifest, path)
 
 
 def swap(folder: Path, write: Callable[[Path], object]) -> None:
-    """Replace a landing's folder by one that `write` fills. After a kill, `RawStore.sweep` completes or undoes it."""
+    """Replace a landing's folder by a folder that `write` fills. After a kill, `RawStore.sweep` completes or undoes the
+    replacement.
+    """
     new = files.empty(folder.with_name(f".{folder.name}.new{files.PARTIAL}"))
     write(new)
     files.sync(new)

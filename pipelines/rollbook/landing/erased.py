@@ -1,15 +1,14 @@
-"""The erased students, recorded without their names, and the gate that keeps them out of every landing.
+"""The erased students, recorded without names, and the gate that keeps them out of every landing.
 
     private/erasures/register.json        the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
-                                          the erasure in progress, if any
+                                          the erasure in progress, if any Only the warehouse's owner may read it. An id
+                                          is a small number: with the key, all ids can be tried, so the key is
+as private as the records. It also marks the published files (`store.published`). The file is always written whole, so
+that the key and the hashes stay consistent. Each landing records how many erasures are reflected (`Manifest.erasures`),
+which reveals a landing from an old backup.
 
-Only the warehouse's owner may read it. An id is a small number: with the key, all of them can be tried, so the key is
-as private as the records. It also marks the published files (`store.published`). The file is always written
-whole, so that the key and the hashes stay consistent. Each landing records how many erasures it reflects
-(`Manifest.erasures`), which reveals a landing from an old backup.
-
-Later landings pass the gate before they are written; earlier ones are read first (`find`), and then written again
-through the gate (`rewrite`).
+Later landings pass the gate before the bodies are written; earlier landings are read first (`find`), and then written
+again through the gate (`rewrite`).
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """The erasure in progress. It holds no name: the student is the last one in `RegisterContent.erased`.
+    """The erasure in progress. No name is held: the student is the last in `RegisterContent.erased`.
 
     `found` counts the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
     """
@@ -119,7 +118,7 @@ class Matcher:
         return bool(self._ids)
 
     def __contains__(self, student: int | None) -> bool:
-        """Whether this is an erased student's id."""
+        """Whether the id is an erased student's."""
         return student is not None and bool(self._ids) and self._is_erased(student)
 
     def knows_names(self, record: bytes) -> bool:
@@ -144,7 +143,7 @@ class ErasureRegister:
 
     def read(self) -> RegisterContent:
         """Return the content, which is empty before the first publish, erasure or hold. Raises DamagedError, and
-        MachineError if this account may not read it: then a backup would be the wrong advice.
+        MachineError if this account may not read the file: a backup would be the wrong advice.
         """
         try:
             return self._file.read(str(self.path))
@@ -174,8 +173,8 @@ class ErasureRegister:
     def matcher(self, reflected: int | None = None) -> Matcher:
         """Return the matcher of the erased students who are kept out.
 
-        For what reflects only so many erasures, such as a landing from a backup, also of those who were erased since
-        and readmitted: what it has of their ids is theirs, not the new person's.
+        For what reflects only so many erasures, such as a landing from a backup, also of students who were erased since
+        and readmitted: a record with such an id is theirs, not the new person's.
         """
         found = self.read()
         entries = (e for n, e in enumerate(found.erased) if e.is_kept_out or (reflected is not None and n >= reflected))
@@ -188,10 +187,11 @@ class ErasureRegister:
 
 
 class Gate:
-    """Takes erased students out of the bodies of one landing: before they are written, or when it is rewritten.
+    """Takes erased students out of the bodies of one landing: before the bodies are written, or when the landing is
+    rewritten.
 
-    `taken` has each body that held one, with the student's id. `recognised` counts other records with an
-    erased student's email or reference id.
+    `taken` has each body that held an erased student, with the id. `recognised` counts other records with an erased
+    student's email or reference id.
     """
 
     def __init__(self, gone: Matcher) -> None:
@@ -200,7 +200,7 @@ class Gate:
         self._gone = gone
 
     def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
-        """Return a body without the erased students; None if it is only about an erased student.
+        """Return a body without the erased students; None if the body is only about an erased student.
 
         Raises one of `records.UNREADABLE` for a body that is not a page.
         """
@@ -238,13 +238,13 @@ class Gate:
 
 
 def _counts(body: Received, student: int, walk: Walk) -> bool:
-    """Whether a student's record in this body counted: on a page of a counted walk, or found by its search."""
+    """Whether a student's record in a body counted: on a page of a counted walk, or found by a search."""
     counted = body.kind == "walk" and body.walk in walk.counted
     return body.set == walk.set and (counted or student == body.sought)
 
 
 def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
-    """Return a page without the students in `gone`; the removed ids; how many others have their names.
+    """Return a page without the students in `gone`; the removed ids; how many other records have the names.
 
     The other records stay byte for byte, except for what JSON does not allow (see `records.readable`). Raises one of
     `records.UNREADABLE` for a body that is not a page.
@@ -269,7 +269,7 @@ def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[b
 
 @dataclass
 class StudentTraces:
-    """Traces of erased students in one landing: how many bodies, records, rejects and searches."""
+    """Traces of erased students in a landing: how many bodies, records, rejects and searches."""
 
     landing: LandingFolder
     bodies: int = 0
@@ -296,10 +296,10 @@ def find(landing: LandingFolder, gone: Matcher) -> StudentTraces:
 
 
 def rewrite(found: StudentTraces, gone: Matcher, erasures: int) -> None:
-    """Rewrite one landing without erased students, and record in its manifest how many `erasures` it reflects.
+    """Rewrite one landing without erased students, and record in the manifest how many `erasures` are reflected.
 
-    The new folder is made beside the old one and replaces it by renames. The manifest's proofs still hold: an erased
-    student counts as seen.
+    The new folder is made beside the old folder and takes the place by renames. The manifest's proofs still hold: an
+    erased student counts as seen.
     """
     landing, gate = found.landing, Gate(gone)
     if not found.anything:
@@ -323,7 +323,7 @@ def rewrite(found: StudentTraces, gone: Matcher, erasures: int) -> None:
 
 
 def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, bytes], tuple[Received, bytes] | None]]:
-    """Yield each body of a landing, and what the gate leaves of it."""
+    """Yield each body of a landing, and what the gate leaves."""
     for body in landing.contents(landing.pages()):
         try:
             yield body, gate.admit(*body)

@@ -1,6 +1,6 @@
 """The values that stages pass to each other: landings, their proofs and verdicts.
 
-Only values: no HTTP, no files, no SQL. The values in a manifest are msgspec structs, so these declarations define the
+Only values: no HTTP, no files, no SQL. The values in a manifest are msgspec structs, so the declarations define the
 manifest's JSON.
 """
 
@@ -18,7 +18,7 @@ from rollbook.landing.formats import Stored
 from rollbook.tables import WALKED
 
 # The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
-# listed records state. Which of these are new depends on the days before, so they are one part.
+# listed records state. The days before decide which of them are new, so both are one part.
 REMOVED, LISTED = "removed", "listed"
 PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 
@@ -27,7 +27,7 @@ RequestKind = Literal["auth", "walk", "search", "detail"]
 
 
 class Details(StrEnum):
-    """The students that are also fetched one by one."""
+    """The students that are also fetched singly."""
 
     none = "none"
     changed = "changed"
@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether the landing is part of its day's state (G7)."""
+        """Whether the landing is part of the day's state (G7)."""
         return self in (Verdict.SYNCED, Verdict.UNPROVEN, Verdict.APPROVED)
 
     @property
@@ -66,13 +66,13 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """How one set was read: the number of walks, and the proof if one of them was complete.
+    """How one set was read: the number of walks, and the proof if a walk was complete.
 
-    `counted` has the numbers of the walks whose pages count: the proven walk, or all of them if none was proven (they
-    only add and update). `received` counts the records on these pages, `distinct` each record once. `repeated_ids` are
-    some of the ids that came more than once in each of these walks. `erased` of the distinct records belong to erased
-    students and are not kept: they count as seen, so that the proof holds. `spoiled` gives the reason for each walk
-    that was not proven.
+    `counted` has the numbers of the walks whose pages count: the proven walk, or all walks if none was proven (then the
+    set only adds and updates). `received` counts the records on the pages, `distinct` each record once. `repeated_ids`
+    are some of the ids that came more than once in each counted walk. `erased` of the distinct records belong to erased
+    students and are not kept, but count as seen, so that the proof holds. `spoiled` gives the reason for each walk that
+    was not proven.
     """
 
     set: str
@@ -97,7 +97,8 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values.
 
     A record that a search found and that the next walk listed is `listed_again`. A record that only searches find is
-    hidden: `hidden_since` is the first day on which the service listed it nowhere, if the landing may count it so.
+    hidden: `hidden_since` is the first day on which no list of the service had the record, if the landing may count the
+    record so.
     """
 
     set: str
@@ -111,8 +112,8 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """The description of one received body.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`. It had `records` records when received; `erased` of them have been removed,
-    then or later.
+    the `detail` of the student `sought`. The body had `records` records when received; `erased` of the records have
+    been removed, then or later.
     """
 
     set: str
@@ -128,7 +129,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 class Body(Received, frozen=True, kw_only=True):
     """Index entry of one received body: one line of `pages.jsonl`.
 
-    `offset` and `length` (bytes) locate its zstd frame in `bodies.zst`; `size` (bytes) and `sha256` describe the
+    `offset` and `length` (bytes) locate the zstd frame in `bodies.zst`; `size` (bytes) and `sha256` describe the
     uncompressed body.
     """
 
@@ -142,7 +143,8 @@ class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows a landing changes, or would change, in one table.
 
     Of the `changed` rows, `altered` differ in more than measures, and in `restarted` the total fell, as at the start of
-    a term. `vanished` has the measures that most rows would lose, each with the rows that have and would lose it.
+    a term. `vanished` has the measures that most rows would lose, each with the rows that have a value and would lose
+    the value.
     """
 
     table: str
@@ -164,7 +166,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Drift:
-    """One undeclared field seen in a landing: where, its JSON type, and how often."""
+    """One undeclared field seen in a landing: where, the JSON type, and how often."""
 
     set: str
     field: str
@@ -173,9 +175,9 @@ class Drift:
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """The approval of a held landing, or of parts of it (G3). Times are UTC."""
+    """The approval of a held landing, or of parts of the landing (G3). Times are UTC."""
 
-    # The account that logged in, or the one that asked in the UI.
+    # The account that logged in, or the account that asked in the UI.
     by: str
     approved_at: datetime
     # The person's own words.
@@ -189,20 +191,20 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[TableCounts, ...]
 
     def applied_to(self, manifest: Manifest) -> Manifest:
-        """The landing with this approval: what is approved in part stays held for the rest."""
+        """The landing with an approval: what is approved in part stays held for the rest."""
         verdict = Verdict.HELD if self.parts else Verdict.APPROVED
         return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
 
 
 class Manifest(Stored, frozen=True, kw_only=True):
-    """The record of one landing, kept beside its bodies as `manifest.json`.
+    """The record of one landing, kept beside the bodies as `manifest.json`.
 
-    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to
-    search for; `verdict` comes with its `reason`, the `counts` per table and the time; `approvals` say who approved
-    what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
-    `deferred` says why the landing could not be evaluated when it was fetched; it was compared with nothing then,
-    so it proves nothing. `erasures` is how many students had been erased when it was last written: it holds none of
-    them (see `erased`). Times are UTC.
+    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to search
+    for; `verdict` comes with the `reason`, the `counts` per table and the time; `approvals` say who approved what was
+    held. `oddities` counts what the contract does not foresee and what was read all the same, by kind. `deferred` says
+    why the landing could not be evaluated when fetched: compared with nothing, the landing proves nothing. `erasures`
+    is how many students had been erased when the landing was last written: none of these students is in the landing
+    (see `erased`). Times are UTC.
     """
 
     snapshot_date: date
@@ -233,7 +235,7 @@ class Manifest(Stored, frozen=True, kw_only=True):
     rollbook: str = ""
 
     def walk(self, set_name: str) -> Walk | None:
-        """Return how one set was read; None if it was not walked."""
+        """Return how a set was read; None if the set was not walked."""
         return next((w for w in self.walks if w.set == set_name), None)
 
     def hidden(self, set_name: str) -> dict[int, date]:
@@ -250,8 +252,8 @@ class Manifest(Stored, frozen=True, kw_only=True):
         return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
-        """Return the proof of one set; None if its walks or the absence check left it unproven (G1 and G2), or if only
-        other parts were approved (G3).
+        """Return the proof of a set; None if the walks or the absence check left the set unproven (G1 and G2), or if
+        only other parts were approved (G3).
         """
         walk = self.walk(set_name)
         if (
@@ -272,18 +274,20 @@ class Manifest(Stored, frozen=True, kw_only=True):
 
     @property
     def counts_for_its_day(self) -> bool:
-        """Whether the verdict makes this landing, or parts of it, part of its day's state."""
+        """Whether the verdict makes the landing, or parts, part of the day's state."""
         return self.verdict is not None and (self.verdict.counts or bool(self.parts))
 
     @property
     def parts(self) -> frozenset[str]:
-        """The approved parts of a landing that is held for the rest; empty for any other one."""
+        """The approved parts of a landing that is held for the rest; empty for any other landing."""
         approved = (part for approval in self.approvals for part in approval.parts)
         return frozenset(approved) if self.verdict is Verdict.HELD else frozenset()
 
     @property
     def hold_digest(self) -> str:
-        """Twelve hex digits that stand for a held landing and for what it would change: an approval names them."""
+        """Twelve hex digits that stand for a held landing and for the changes that the landing would make: an approval
+        names these digits.
+        """
         shown = (self.snapshot_date, self.landing, self.bodies_sha256, self.reason, self.counts, sorted(self.parts))
         return sha256(msgspec.json.encode(shown)).hexdigest()[:12]
 
@@ -293,9 +297,10 @@ class Manifest(Stored, frozen=True, kw_only=True):
 
 
 class Discard(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason, the time (UTC) and the person (the account that logged in) of a discard, and since when it is back.
+    """The reason, the time (UTC) and the person (the account that logged in) of a discard, and since when the landing
+    is back.
 
-    `discard.json` beside its bodies lists all of them, in order: what is put back keeps it.
+    `discard.json` beside the bodies lists all discards, in order: a landing that is put back keeps the file.
     """
 
     reason: str
@@ -321,7 +326,7 @@ class Landed:
 class Reject:
     """One refused record (G9): where it was, the reason, and the record itself. `id` is None if unreadable.
 
-    Or one refused value of a record that counts otherwise: its `table` and `column`, never the value.
+    Or a refused value of a record that counts otherwise: the `table` and `column`, never the value.
     """
 
     set: str

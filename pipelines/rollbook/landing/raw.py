@@ -1,15 +1,15 @@
-"""The raw folder: exactly what the service sent, with a manifest per landing that says what it proves (G4).
+"""The raw folder: exactly what the service sent, with a manifest per landing that says what the landing proves (G4).
 
     raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
-                                  pages.jsonl    the index of the bodies, one `manifest.Body` per line
-                                  manifest.json  `manifest.Manifest`
-                                  rejects.jsonl  the records that flattening refused, if any
-    raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why and by whom
+                                  pages.jsonl    the index of the bodies, one `manifest.Body` per line manifest.json
+                                  `manifest.Manifest` rejects.jsonl  the records that flattening refused, if any
+                                  raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and
+                                  discard.json says why and by whom
     raw/expired.json                             the expired days, and whether the history still holds each
 
-A landing is written in a hidden folder beside its final name, fsynced, and renamed: a half-written one never looks
-like a landing. Afterwards only the manifest changes, when the landing gets its verdict; the erasure of a student
-replaces the whole folder (`erased`). `bodies` writes and reads the bodies.
+A landing is written in a hidden folder beside the final name, fsynced, and renamed: half-written bodies never look like
+a landing. Afterwards only the manifest changes, when the landing gets a verdict; the erasure of a student replaces the
+whole folder (`erased`). `bodies` writes and reads the bodies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class Expired(formats.Stored, frozen=True, kw_only=True):
-    """The content of `expired.json`: the expired days, and whether the history still holds each; those `given_up`."""
+    """The content of `expired.json`: the expired days, and whether the history still holds each; the days `given_up`.
+    """
 
     days: dict[date, bool]
     given_up: frozenset[date] = frozenset()
@@ -49,16 +50,16 @@ class RawStore:
     """All landings of a warehouse. Only the holder of the writer lock may write."""
 
     def __init__(self, root: Path, erasure_register: ErasureRegister | None = None) -> None:
-        """`erasure_register` lists the erased students (default: that of the warehouse which owns `root`)."""
+        """`erasure_register` lists the erased students (default: the register of the warehouse which owns `root`)."""
         self.root = root
         # A night reads every manifest several times.
         self._manifests = files.Decoded(decode)
         self.erasure_register = erasure_register or ErasureRegister(root.parent / PRIVATE / ERASURES)
 
     def reserve(self, snapshot_date: date, recorded: int = 0) -> tuple[int, Path]:
-        """Return the number of the day's next landing, and a new folder where it will be written.
+        """Return the number of the day's next landing, and a new folder for the landing.
 
-        A number is never given twice: not even that of a landing which is lost here, but `recorded` elsewhere.
+        A number is never given twice: not even the number of a landing which is lost here, but `recorded` elsewhere.
         """
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
         number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0)
@@ -70,7 +71,7 @@ class RawStore:
 
     def commit(self, partial: Path, manifest: Manifest) -> LandingFolder:
         """Turn a folder of durable bodies into a landing."""
-        files.write(partial / MANIFEST, encode(manifest))  # this fsyncs the folder, too
+        files.write(partial / MANIFEST, encode(manifest))  # moving fsyncs the folder, too
         folder = files.move(partial, partial.with_name(f"{_LANDING}{manifest.landing}"))
         files.sync(folder.parent)
         files.sync(self.root)
@@ -82,7 +83,7 @@ class RawStore:
         _drop_if_empty(partial.parent)
 
     def days(self) -> list[date]:
-        """Return the days with a landing, whatever its verdict, in order."""
+        """Return the days with a landing, whatever the verdict, in order."""
         return sorted({day for day, _, _ in self._each(_LANDING)})
 
     def discarded_days(self) -> list[date]:
@@ -90,14 +91,16 @@ class RawStore:
         return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
     def all_days(self) -> frozenset[date]:
-        """Return the days with a landing, including expired days if their list can be read, but not discarded ones."""
+        """Return the days with a landing, including expired days if the list can be read, but not discarded landings.
+        """
         expired: Iterable[date] = ()
-        with suppress(DamagedError):  # recovery reads the list, too, and reports it
+        with suppress(DamagedError):  # recovery reads the list, too, and reports the damage
             expired = self._expired().days
         return frozenset((*self.days(), *expired))
 
     def began(self) -> dict[tuple[date, int], datetime | None]:
-        """Return when each landing's sync began, discarded or not, by day and number; None if it cannot be read."""
+        """Return when each landing's sync began, discarded or not, by day and number; None where that cannot be read.
+        """
         found: dict[tuple[date, int], datetime | None] = {}
         for day, number, folder in self._each(_LANDING, _DISCARDED):
             found[day, number] = None
@@ -106,7 +109,8 @@ class RawStore:
         return found
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
-        """Return the manifests of all landings, or of one day's, in the order of landing. Raises DamagedError."""
+        """Return the manifests of all landings, or of a day's landings, in the order of landing. Raises DamagedError.
+        """
         return [self._manifest(folder) for _, _, folder in self._each(_LANDING, day=day)]
 
     def readable(self, day: date) -> list[Manifest]:
@@ -123,11 +127,11 @@ class RawStore:
         return next((m.school_id for m in readable if m.school_id is not None), None)
 
     def open(self, manifest: Manifest) -> LandingFolder:
-        """Return a landing's folder, to read its bodies and rejects."""
+        """Return a landing's folder, to read the bodies and rejects."""
         return LandingFolder(self._folder(manifest), manifest)
 
     def folders(self) -> Iterator[LandingFolder]:
-        """Yield every landing, including discarded ones and those that do not count. Raises DamagedError."""
+        """Yield every landing, including discarded landings and landings that do not count. Raises DamagedError."""
         return (
             LandingFolder(Path(folder), self._manifest(folder)) for _, _, folder in self._each(_LANDING, _DISCARDED)
         )
@@ -145,9 +149,9 @@ class RawStore:
         at: datetime | None = None,
         approvals: Iterable[Approval] = (),
     ) -> Manifest:
-        """Write a landing's verdict into its manifest, durably; returns the manifest as written.
+        """Write a landing's verdict into the manifest, durably; returns the manifest as written.
 
-        Raises ValueError if it already has a verdict; only a held landing may still be approved.
+        Raises ValueError if the landing already has a verdict; only a held landing may still be approved.
         """
         folder = self._folder(manifest)
         found = self._manifest(folder)
@@ -172,7 +176,7 @@ class RawStore:
         files.write(self._folder(manifest) / MANIFEST, encode(manifest))
 
     def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
-        """Move a landing aside: it stays readable but no longer counts. The reason is written first."""
+        """Move a landing aside: still readable, but no longer counted. The reason is written first."""
         folder = self._folder(manifest)
         discard = Discard(reason=reason, discarded_at=at, by=machine.person())
         files.write(folder / DISCARD, msgspec.json.encode([*_discards(folder), discard]))
@@ -180,7 +184,8 @@ class RawStore:
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest, at: datetime) -> None:
-        """Restore a discarded landing with its verdict. Its `discard.json` stays, and says since when it is back."""
+        """Restore a discarded landing with the verdict. `discard.json` stays, and says since when the landing is back.
+        """
         aside = self._folder(manifest)
         *earlier, last = _discards(aside)
         back = msgspec.structs.replace(last, undone_at=at, undone_by=machine.person())
@@ -189,17 +194,18 @@ class RawStore:
         files.sync(aside.parent)
 
     def discarded(self, day: date | None = None) -> list[tuple[Manifest, Discard]]:
-        """Return the discarded landings of all days, or of one, each with its reason. Raises DamagedError."""
+        """Return the discarded landings of all days, or of one day, each with the reason. Raises DamagedError."""
         return [
             (self._manifest(folder), _discards(Path(folder))[-1]) for _, _, folder in self._each(_DISCARDED, day=day)
         ]
 
     def discards(self, manifest: Manifest) -> list[Discard]:
-        """Return how a landing was discarded, in order, also when it was put back. Raises DamagedError."""
+        """Return how a landing was discarded, in order, also when a person put the landing back. Raises DamagedError.
+        """
         return _discards(self._folder(manifest))
 
     def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
-        """Write a landing's refused records into its folder, replacing any earlier ones."""
+        """Write a landing's refused records into the landing's folder, replacing any earlier file."""
         path = self._folder(manifest) / REJECTS
         lines = b"".join(msgspec.json.encode(reject) + b"\n" for reject in refused)
         if lines or path.exists():
@@ -210,11 +216,12 @@ class RawStore:
         return frozenset(day for day, is_held in self._expired().days.items() if is_held)
 
     def given_up(self) -> frozenset[date]:
-        """Return the expired days whose content was given up: nothing holds it any more. Raises DamagedError."""
+        """Return the expired days whose content was given up: nothing holds that content any more. Raises DamagedError.
+        """
         return self._expired().given_up
 
     def has_expired(self, day: date) -> bool:
-        """Whether a day has expired, even if nothing of it counted. Raises DamagedError."""
+        """Whether a day has expired, even if no landing of the day counted. Raises DamagedError."""
         return day in self._expired().days
 
     def _expired(self) -> Expired:
@@ -230,7 +237,8 @@ class RawStore:
             ) from None
 
     def expire(self, days: Iterable[date], *, noted: Container[date]) -> None:
-        """Delete everything landed on these days. They are listed as expired first; the history holds those in `noted`.
+        """Delete everything landed on some days. The days are listed as expired first; the history holds the days in
+        `noted`.
 
         A day is first renamed as a whole, durably: a half-deleted day would look like a damaged landing.
         """
@@ -244,7 +252,7 @@ class RawStore:
             shutil.rmtree(folder)
 
     def forget_expired(self, days: Container[date]) -> None:
-        """Record that the history no longer holds these expired days: their loss was accepted."""
+        """Record that the history no longer holds some expired days: the loss was accepted."""
         before = self._expired()
         held = {day for day, is_held in before.days.items() if is_held}
         self._write_expired(
@@ -265,7 +273,7 @@ class RawStore:
             landing = old.with_name(old.name.removeprefix(OLD))
             shutil.rmtree(old) if landing.exists() else files.move(old, landing)
         for unfinished in self.root.glob(f"{_DAY}*/.*{files.PARTIAL}"):
-            # Renamed first: a killed sync's second process may still create a file in it.
+            # Renamed first: a killed sync's second process may still create a file in the folder.
             shutil.rmtree(files.move(unfinished, unfinished.with_suffix(f".swept{files.PARTIAL}")))
         for half_written in self.root.glob(f"{_DAY}*/{_LANDING}*/.*{files.PARTIAL}"):
             half_written.unlink()
@@ -277,7 +285,7 @@ class RawStore:
         return sorted((date.fromisoformat(found[1]), f"{self.root}/{found[0]}") for found in matches if found)
 
     def _each(self, *prefixes: str, day: date | None = None) -> Iterator[tuple[date, int, str]]:
-        """Yield the landings of all days, or of one, that have one of these prefixes: day, number, folder."""
+        """Yield the landings of all days, or of one day, that have one of the prefixes: day, number, folder."""
         # Each day is looked at several times a night: a str costs a tenth of a Path.
         for on, folder in self._days() if day is None else [(day, f"{self.root}/{_DAY}{day}")]:
             for prefix in prefixes:
@@ -299,14 +307,14 @@ class RawStore:
 
 
 def _drop_if_empty(day: Path) -> None:
-    """Remove a day's folder if it holds no landing."""
+    """Remove a day's folder if no landing is left."""
     with suppress(OSError):  # it does
         day.rmdir()
 
 
 def _discards(folder: Path) -> list[Discard]:
-    """How a landing was discarded, in order. The folder's name says whether the last one, or its undoing, was done: a
-    writer may have been killed after it was noted.
+    """How a landing was discarded, in order. The folder's name says whether the last discard, or the undoing, was done:
+    a writer may have been killed after the note.
     """
     try:
         *earlier, last = msgspec.json.decode((folder / DISCARD).read_bytes(), type=list[Discard])

@@ -1,8 +1,9 @@
-"""Reads the parts of a JSON record on which the walk and flattening must agree: its id, and if it is readable (G9).
+"""Reads the parts of a JSON record on which the walk and flattening must agree: the id, and whether the record is
+readable (G9).
 
-The walk proves a set by its records' ids, and flattening stores rows under these ids. If the two read ids differently,
-a record that only the walk can read would be listed without rows: it would be reported as removed, then as returned.
-`source.envelope` checks pages, `flatten.rows` records.
+The walk proves a set by the records' ids, and flattening stores rows under the same ids. If the two read ids
+differently, a record that only the walk can read would be listed without rows, and be reported as removed, then as
+returned. `source.envelope` checks pages, `flatten.rows` records.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import Annotated, Any
 import msgspec
 
 MAX_ID = 2**63 - 1
-# Counts and minutes lie between this and its negative. A larger one, such as a time in milliseconds, is a mistake
-# at the service: its record is refused. Within it, no sum or difference over all records leaves its type.
+# Counts and minutes lie between the limit and the negative. A larger count, for instance a time in milliseconds, is a
+# mistake at the service: the value is refused. Within the limit, no sum or difference over all records leaves the type.
 MAX_NUMBER = 10**11
-# Floats represent every integer up to here exactly, so an integral float below it converts without loss.
+# Floats represent every integer up to here exactly, so a smaller integral float converts without loss.
 EXACT_FLOAT = 2**53
 # The contract's records are four levels deep. A parser's own limit depends on the stack at the call, so a record could
-# be readable on one night only; this limit is far below it.
+# be readable on one night only; our limit is far below the parser's.
 MAX_DEPTH = 64
 # Characters. Names have a hundred, URLs a few thousand. Comparing a text of fifty million takes more memory than the
-# warehouse has and would fail every night: its record is refused instead.
+# warehouse has and would fail every night: the record is refused instead.
 MAX_TEXT = 2**16
 # Replacements for unreadable parts: bytes that are never valid UTF-8, and Unicode's replacement character.
 INVALID_UTF8 = b"\xed\xa0\x80"
@@ -56,7 +57,7 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTAL
 
 
 def as_number(value: object) -> int | float | None:
-    """Return a number, also one that is written in quotes; None for anything else."""
+    """Return a number, also a number in quotes; None for anything else."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value) if _DIGITS.fullmatch(value) else float(value)
     return value if type(value) in (int, float) else None  # type: ignore[return-value]
@@ -102,7 +103,7 @@ def id_reader(path: Sequence[str]) -> Callable[[bytes], int | None]:
 
 
 def decode_page(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
-    """Decode a page with a decoder that leaves its records as raw JSON. Excessive nesting costs only its record.
+    """Decode a page with a decoder that leaves the records as raw JSON. Excessive nesting costs only the record.
 
     Raises one of UNREADABLE.
     """
@@ -137,12 +138,12 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 
 
 def readable(content: bytes, *, in_place: bool = False) -> bytes:
-    r"""Return a page that JSON does not allow as one that it allows (G9).
+    r"""Return a page that JSON does not allow as a page that JSON allows (G9).
 
     A byte order mark becomes blanks. A raw tab, line break or other control character in a text is escaped; `in_place`,
-    it becomes a blank, so that every other byte stays where it was. A value that cannot be read (NaN, Infinity, a text
-    with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which no column takes: so
-    exactly that value is refused.
+    the character becomes a blank, so that every other byte stays where it was. A value that cannot be read (NaN,
+    Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which no
+    column takes: so exactly that value is refused.
     """
     if content.startswith(BOM):
         content = b" " * len(BOM) + content[len(BOM) :]
@@ -178,6 +179,6 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
 
 
 def make_readable(content: bytes) -> bytes:
-    """Replace everything unreadable in the auth check's body: it has one record, which must not fail a night."""
+    """Replace everything unreadable in the auth check's body: the body has one record, which must not fail a night."""
     content = readable(content.decode(errors="replace").encode())
     return replace_lone_surrogates(cut_nesting(content).decode(errors="replace").encode(), REPLACEMENT)

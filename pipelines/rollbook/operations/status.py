@@ -1,4 +1,4 @@
-"""A warehouse at a glance: the last sync, freshness, sizes, open holds, expired days. And its disk space.
+"""A warehouse at a glance: the last sync, freshness, sizes, open holds, expired days. And the disk space.
 
 The status only reads. A damaged file is listed in `problems` and raises nothing.
 
@@ -33,7 +33,7 @@ from rollbook.store.published import KEPT
 from rollbook.util import cron, machine
 
 YEAR = 365
-# How much the published file grows in a night, as a share of a day's snapshots; and the least it grows by, in bytes.
+# How much the published file grows in a night, as a share of a day's snapshots; and the least growth, in bytes.
 GROWTH, MIN_GROWTH = 0.5, 40_000
 # The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
 # free blocks are reused.
@@ -45,7 +45,7 @@ RUN_BYTES = 1_000_000
 
 
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
-    """One sync, from its manifest: `received` counts records per set. Times are UTC.
+    """A sync, from the manifest: `received` counts records per set. Times are UTC.
 
     `seconds` is from the first request to the verdict. `kept_out` are the records left out for an erased student's id.
     """
@@ -68,8 +68,8 @@ class LastSync(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A landing about which a person decides: one that is held, with the command that merges it, or one that was
-    discarded, with the command that puts it back.
+    """A landing about which a person decides: a held landing, with the command for the merge, or a discarded landing,
+    with the command for the undoing.
     """
 
     snapshot_date: date
@@ -79,7 +79,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Days(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of days, and the first and last of them."""
+    """A number of days, and the first and the last."""
 
     count: int = 0
     first: date | None = None
@@ -87,7 +87,9 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The pseudonymous file: whether one is wanted, whether it matches the published version, and its last day."""
+    """The pseudonymous file: whether the setting asks for the file, whether the file matches the published version, and
+    the last day.
+    """
 
     is_wanted: bool
     is_current: bool
@@ -99,8 +101,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
-    proven for long. `pseudonymous` is null if there is no such file and none is wanted. `copy` says when the off-site
-    copy was last proven; empty without one. `sizes` are bytes on disk, and what is free there.
+    proven for long. `pseudonymous` is null if there is no file and no setting. `copy` says when the off-site copy was
+    last proven; empty without a copy. `sizes` are bytes on disk, and what is free there.
     """
 
     warehouse: str
@@ -127,7 +129,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
-    """Read the status of a warehouse. Damage raises nothing; it is listed in `problems`."""
+    """Read the status of a warehouse. Damage raises nothing, and is listed in `problems`."""
     settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
     readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
     for day in raw.days():
@@ -183,7 +185,7 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _why_held(manifest: Manifest) -> str:
-    """The reason of a hold, and which parts of it were approved all the same."""
+    """The reason of a hold, and which parts were approved all the same."""
     parts = ", ".join(sorted(manifest.parts))
     return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
 
@@ -191,8 +193,8 @@ def _why_held(manifest: Manifest) -> str:
 def freshness(
     rollbook: Rollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
 ) -> tuple[datetime, float | None]:
-    """The last night that should have been synced, and how many seconds it is late (None: it was synced, and its
-    landing is among those `shown` to readers).
+    """The last night that should have been synced, and how many seconds the night is late (None: synced, with a landing
+    that is `shown` to readers).
     """
     settings, now = rollbook.settings, rollbook.clock()
     night = cron.due(settings.cron)
@@ -276,7 +278,8 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: `sync` must be free to run one, `night` is what it adds, `year` is the warehouse's size in a year."""
+    """Bytes: `sync` must be free for a sync, `night` is the growth per night, `year` is the warehouse's size in a year.
+    """
 
     sync: int
     night: int
@@ -285,7 +288,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Night:
-    """The bytes that one night adds to raw/ and snapshots/, and the published file's size now."""
+    """The bytes that one night adds to raw/ and snapshots/, and the published file's present size."""
 
     raw: int
     lake: int
@@ -313,11 +316,11 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity
     """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
     keep = rollbook.settings.keep_days
     raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
-    # One day more than the setting: files are deleted one night after their views, for readers that are still open.
+    # One day more than the setting: files are deleted one night after the views, for readers that are still open.
     kept = nights if keep is None else min(nights, keep + 1)
     landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, MIN_FILE) + nights * night.growth
-    # The pseudonymous file is at most as large as the published one; three of it exist while it is made.
+    # The pseudonymous file is at most as large as the published file; three exist during the making.
     coded = 1 if rollbook.settings.pseudonymous else 0
     return Capacity(
         sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, MIN_FILE) + MARGIN),
@@ -334,7 +337,7 @@ def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
 
 
 def prune(rollbook: Rollbook) -> list[date]:
-    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns them. Raises what `Rollbook.publish` raises.
+    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns the days. Raises what `Rollbook.publish` raises.
 
     The published views drop the days first, so that no view reads a deleted file.
     """

@@ -1,15 +1,15 @@
 """The access log: who read pupils' records through Rollbook, when, how many students, and by what kind of query.
 
-    private/access-2026-11.jsonl    one line per access of that month (UTC), an `Entry`
+    private/access-2026-11.jsonl    one line per access of the month (UTC), an `Entry`
 
-A month's file is deleted ROLLBOOK_ACCESS_LOG_DAYS after its end, at the next access or by the nightly writer.
+A month's file is deleted ROLLBOOK_ACCESS_LOG_DAYS after the month's end, at the next access or by the nightly writer.
 
-A line holds no value from the query or its result, so the log is not a second list of who was looked up. It is written
+A line holds no value from the query or the result, so the log is not a second list of who was looked up. It is written
 before anything is shown: access that cannot be logged is refused. Only the warehouse's owner may read or write the log.
-Another account that may read the published file could read it with any tool, unlogged; so Rollbook does not refuse it
-either, and warns on its terminal that the access was not logged.
+Another account that may read the published file could read that file with any tool, unlogged; so Rollbook does not
+refuse either, and warns on the terminal that the access was not logged.
 
-A query is logged with its tables and columns, not with whom it is about (`without_values`).
+A query is logged with its tables and columns, not with the person in question (`without_values`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 PRIVATE, LOCK = "private", ".access.lock"
 _NAME = "access-%Y-%m.jsonl"
-# Seconds to wait for another process to write its line, which takes milliseconds.
+# Seconds to wait while another process writes a line, which takes milliseconds.
 LOCK_SECONDS = 10.0
 
 # The most characters kept of a query.
@@ -51,8 +51,8 @@ _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
 class Entry(formats.Stored, frozen=True, kw_only=True):
     """One access, at a time in UTC. `students` counts the different students shown; None if unknown.
 
-    `user` is the account that read, `login` the account that logged in, if it is known and another one (`sudo`). `what`
-    is the query without its values.
+    `user` is the account that read, `login` the account that logged in, if known and different (`sudo`). `what` is the
+    query without values.
     """
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -66,8 +66,9 @@ class Entry(formats.Stored, frozen=True, kw_only=True):
 def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
     """Log one access to the warehouse at `root`, with fsync. Call it before anything is shown.
 
-    Raises MachineError when the log cannot be written, and BusyError when another process keeps it locked; the caller
-    then shows nothing. An account that does not own the warehouse and may not write there gets a warning instead.
+    Raises MachineError when the log cannot be written, and BusyError when another process keeps the log locked; the
+    caller then shows nothing. An account that does not own the warehouse and may not write there gets a warning
+    instead.
     """
     # From the operating system: environment variables can be set to anything.
     user, login = machine.account(), machine.login()
@@ -103,9 +104,9 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
 
 
 def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
-    """Read the log, optionally `since` a day (UTC): its entries, oldest first, and how many lines could not be read.
+    """Read the log, optionally `since` a day (UTC): the entries, oldest first, and how many lines could not be read.
 
-    Raises MachineError when this account may not read it, and OtherVersionError.
+    Raises MachineError when this account may not read the log, and OtherVersionError.
     """
     found: list[Entry] = []
     unreadable = 0
@@ -143,7 +144,7 @@ def keep_up(root: Path, keep_days: int, now: datetime) -> None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Append a line, on disk when this returns."""
+    """Append a line, durably."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE_FILE)
     try:
         size = os.fstat(fd).st_size
@@ -158,7 +159,7 @@ def _append(path: Path, line: bytes) -> None:
 
 def _paths(folder: Path) -> list[Path]:
     """The files of the log, oldest first."""
-    # listdir, not glob: an unreadable folder must not look like an empty one.
+    # listdir, not glob: an unreadable folder must not look like an empty folder.
     names = os.listdir(folder) if folder.exists() else []  # noqa: PTH208
     return [folder / name for name in sorted(names) if name.startswith("access-") and name.endswith(".jsonl")]
 
@@ -193,7 +194,7 @@ def without_values(query: str) -> str:
 
 
 def _shown(token: str, kind: duckdb.token_type) -> str:
-    """The token itself if no value can be in it; DuckDB takes the dot in `s.name` for a number."""
+    """The token itself if no value can be inside; DuckDB takes the dot in `s.name` for a number."""
     is_keyword = kind is duckdb.token_type.keyword and _WORD.fullmatch(token)
     is_name = kind is duckdb.token_type.identifier and token.strip('"').lower() in _declared_names()
     return token if is_keyword or is_name or _PUNCTUATION.fullmatch(token) else "?"
@@ -201,7 +202,7 @@ def _shown(token: str, kind: duckdb.token_type) -> str:
 
 @cache
 def _declared_names() -> frozenset[str]:
-    """Every name in a published file, and DuckDB's own functions and types: none of them is a pupil's."""
+    """Every name in a published file, and DuckDB's own functions and types: none is a pupil's."""
     from rollbook.views import catalog  # not for `rollbook --help`, which imports the commands
 
     names = {*SCHEMAS, "rollbook", "main", "date", "timestamp", "varchar", "bigint", "integer", "double", "boolean"}

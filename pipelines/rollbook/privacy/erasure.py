@@ -1,13 +1,12 @@
 """Erases one student from the whole warehouse, for good.
 
-    holdings    count what holds the student; nothing is written
-    erase       the whole of it: count, ask, record the student's keyed hash and that this erasure is under way
-    hold, lift  refuse to erase a student, while there is a legal duty to keep records
-    readmit     let a new person in, to whom the service gave an erased student's id
+    holdings    count what holds the student; nothing is written erase everything: count, ask, record the student's
+    keyed hash and that an erasure is under way hold, lift  refuse to erase a student, while there is a legal duty to
+    keep records readmit     let a new person in, to whom the service gave an erased student's id
 
-From then on, recovery does the rest (`sync.rollbook.Rollbook.recover`), also after a kill: it removes the student
-from the landings, the lake and the published files, and then tells all listeners. All of it can be repeated, and works
-from what it finds. Students are matched by keyed hash only, so the journal names nobody.
+From then on, recovery does the rest (`night.writing.recover`), also after a kill: it removes the student from the
+landings, the lake and the published files, and then tells all listeners. All steps can be repeated, and work from what
+is there. Students are matched by keyed hash only, so the journal names nobody.
 
 The certificate says what was done, for a data-protection officer's files. It does not say who was erased.
 """
@@ -57,7 +56,7 @@ _HINT = "student"
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
 
 
-# The counts, in the order of the certificate. `rollbook erase` shows the first ones before it erases, too.
+# The counts, in the order of the certificate. `rollbook erase` shows the first of these before the erasure, too.
 LABELS = {
     "landings": "landings with the student, in raw/",
     "bodies": "bodies in them, rewritten or removed",
@@ -97,8 +96,8 @@ TO_DO = (
 class Holdings:
     """The places that hold a student: counts by key (see LABELS), and all names that the student ever had.
 
-    The first names are those that a student is searched by. `exports` are deleted, whatever they hold. `landings` are
-    all landings, also those without the student.
+    The first names are the names that a student is searched by. `exports` are deleted, whatever their content.
+    `landings` are all landings, also those without the student.
     """
 
     counts: dict[str, int]
@@ -113,7 +112,7 @@ class Holdings:
 
 
 class Certificate(NamedTuple):
-    """The certificate of one erasure, in Markdown, as it is kept at `path`; and its counts by key (see LABELS)."""
+    """The certificate of an erasure, in Markdown, as kept at `path`; and the counts by key (see LABELS)."""
 
     path: Path
     text: str
@@ -237,8 +236,8 @@ def erase(
 
     `confirm` asks whether to go on, given what holds the student. `home` is Dagster's folder, whose records are
     cleaned. An unknown student is kept out as well, if that is confirmed. Raises ArgumentError for an invalid id, a
-    reason that is missing or identifies the student, and a student under a legal hold; NotConfirmedError when it is not
-    confirmed. Nothing is changed then.
+    reason that is missing or identifies the student, and a student under a legal hold; NotConfirmedError without a
+    confirmation. Nothing is changed then.
     """
     _check(student, reason)
     rollbook.settings.check_words(reason)
@@ -267,7 +266,7 @@ def erase(
         }
         erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
-        # From here on it can only be finished.
+        # From here on the erasure can only be finished.
         rollbook.raw.erasure_register.write(
             msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
         )
@@ -279,7 +278,7 @@ def erase(
 
 
 def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
-    """Put a student under a legal hold, until it is lifted. Raises ArgumentError for one who is erased already, or a
+    """Put a student under a legal hold, until `lift`. Raises ArgumentError for a student who is erased already, or a
     reason that identifies the student.
     """
     _check(student, reason)
@@ -312,7 +311,7 @@ def lift(rollbook: Rollbook, student: int) -> None:
 def readmit(rollbook: Rollbook, student: int) -> None:
     """Let a new person with an erased student's id in, from the next landing on; what was erased stays erased.
 
-    Raises ArgumentError if no student with this id is kept out.
+    Raises ArgumentError if no student with the id is kept out.
     """
     _check(student)
     register = rollbook.raw.erasure_register
@@ -386,7 +385,7 @@ def _certificate(
 
 
 def _kept_elsewhere(home: Path) -> str:
-    """The entries of Dagster's configuration by which it may keep records outside of its folder."""
+    """The entries of Dagster's configuration by which Dagster may keep records elsewhere."""
     with suppress(OSError):
         text = (home / "dagster.yaml").read_text(encoding="utf-8", errors="replace")
         return ", ".join(re.findall(r"^((?:\w+_)?storage|compute_logs)\s*:", text, re.MULTILINE))
@@ -422,7 +421,7 @@ def cleaned(text: str, gone: Gone) -> str:
 
 
 def take_out_of_text(path: Path, gone: Gone) -> int:
-    """Remove students from a text file, if it is there; returns 1 if it was changed."""
+    """Remove students from a text file, if there; returns 1 after a change."""
     text = path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
     left = cleaned(text, gone)
     if left != text:

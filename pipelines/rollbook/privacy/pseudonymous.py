@@ -9,8 +9,8 @@ That file is then copied by a process that never saw a name (`store.clean`).
 Students' rows are ordered by code, not in their original order.
 
 A student's code is drawn once and never changes, even after the student has left. It is random, not derived from the
-id, so only `private/codes.json` maps a code to a student. A release is one set of codes; `rollbook codes rotate` starts
-a new release, after which the earlier codes map to nobody.
+id, so only `private/codes.json` maps a code to a student. A release is a set of codes; `rollbook codes rotate` starts a
+new release, after which the earlier codes map to nobody.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ sql = statements("rollbook.privacy")
 log = logging.getLogger(__name__)
 
 FOLDER, FILE = "private", "codes.json"
-# Fifteen digits: spreadsheet programs keep no more, and every language's floating point numbers (2^53) hold them.
+# Fifteen digits: spreadsheet programs keep no more, and every language's floating point numbers (2^53) hold so many.
 MIN_CODE, MAX_CODE = 10**14, 10**15
 # Students' rows are sorted by code, then by day, so that the order of the ids is not visible; `changes` first by day.
 _ORDER = {
@@ -62,14 +62,14 @@ _ORDER = {
 
 
 class Release(formats.Stored, frozen=True, kw_only=True):
-    """One set of codes: its random name, its first use (UTC), and each student's code by id."""
+    """A set of codes: the random name, the first use (UTC), and each student's code by id."""
 
     name: str
     began_at: datetime
     codes: dict[int, int]
 
     def covering(self, students: Iterable[int]) -> Release:
-        """The release with codes for these students added. No code equals any student's id."""
+        """The release with codes for more students. No code equals any student's id."""
         missing = [student for student in dict.fromkeys(students) if student not in self.codes]
         drawn = taken = frozenset((*self.codes, *self.codes.values(), *missing))
         while not taken.isdisjoint(drawn):
@@ -87,10 +87,10 @@ class Codes:
     def load(self) -> Release | None:
         """The release in use, without erased students; None before the first. Raises DamagedError for a damaged file.
 
-        A file that was restored from a backup may still have them.
+        A file that was restored from a backup may still have old codes.
         """
         found, gone = self.stored(), self.register.matcher()
-        if found is None or not gone or self.register.read().pending is not None:  # what is under way counts its codes
+        if found is None or not gone or self.register.read().pending is not None:  # the work under way counts the codes
             return found
         left = {student: code for student, code in found.codes.items() if student not in gone}
         return found if len(left) == len(found.codes) else msgspec.structs.replace(found, codes=left)
@@ -105,7 +105,7 @@ class Codes:
             raise self.damaged("cannot be read") from None
 
     def save(self, release: Release) -> None:
-        """Use this release from now on. It replaces the file's content."""
+        """Use a release from now on. It replaces the file's content."""
         files.set_mode(files.folder(self.path.parent), files.PRIVATE_FOLDER)
         files.write(self.path, msgspec.json.encode(release))
 
@@ -143,7 +143,7 @@ class Pseudonymous(Listener):
     # -- each night -----------------------------------------------------------------------------------------------
 
     def before_publish(self, next_file: Path, at: datetime) -> None:
-        """Make the next file before readers get the named one, so that the two swaps are only a moment apart."""
+        """Make the next file before readers get the named file, so that the two swaps are only a moment apart."""
         remove(self.next)
         if self.wanted:
             try:
@@ -153,17 +153,17 @@ class Pseudonymous(Listener):
                 raise
 
     def published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
-        """Point readers to the next file, if there is one.
+        """Point readers to the next file, if there is a next file.
 
-        The previous one stays until the next writer, for readers that are just opening it.
+        The previous file stays until the next writer, for readers that are just opening that file.
         """
         if self.next.exists():
             self.versions.retire(leaving=0)
             self.versions.show(self.versions.add(self.next))
 
     def began(self, at: datetime) -> None:
-        """Make the file again if it is outdated or has other codes. If none is wanted, remove it: it would become
-        outdated and keep erased students. The codes are kept.
+        """Make an outdated file, or a file with other codes, again. A file that is not wanted is removed: outdated, it
+        would keep erased students. The codes are kept.
 
         This repairs what a killed writer, a restored file or a changed setting left.
         """
@@ -182,10 +182,10 @@ class Pseudonymous(Listener):
                 log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
-        """Begin a new release of codes, and make the file again with it, if wanted; returns the number of codes.
+        """Begin a new release of codes, and make the file again, if wanted; returns the number of codes.
 
-        The fleet's file with the previous codes is removed; its next build makes it again. Raises RollbookError, such
-        as BusyError when a running build does not end; the previous release is then still used everywhere.
+        The fleet's file with the previous codes is removed; the next build makes the file again. Raises RollbookError,
+        such as BusyError when a running build does not end; the previous release is then still used everywhere.
         """
         fleet = FleetFile(self.warehouse.fleet, pseudonymous=True) if self.warehouse.fleet else None
         with fleet.building(timeout=WAIT_FOR_BUILD) if fleet else nullcontext():
@@ -202,7 +202,7 @@ class Pseudonymous(Listener):
         return len(release.codes)
 
     def erased(self, erased: ErasureUnderWay) -> None:
-        """Remove the codes of erased students, and the files that hold them; counts the codes."""
+        """Remove the codes of erased students, and the files with these codes; counts the codes."""
         release, forgotten = self.codes.stored(), 0
         if release is not None:
             left = {student: code for student, code in release.codes.items() if student not in erased.gone}
@@ -211,16 +211,16 @@ class Pseudonymous(Listener):
                 self.codes.save(msgspec.structs.replace(release, codes=left))
         if self.is_current():
             self.versions.retire(leaving=0)
-        else:  # not made again, so it holds the student; the next writer makes it if it is wanted
+        else:  # not made again, so the file holds the student; the next writer makes the file if wanted
             self.versions.clear()
         erased.counts["codes"] = forgotten
 
-    # -- its origin ------------------------------------------------------------------------------------------------
+    # -- the origin ------------------------------------------------------------------------------------------------
 
     def made_from(self) -> dict[str, Any] | None:
         """The origin of the file (see `views.pseudonymous.RELEASE`); times are naive UTC. None if there is no file.
 
-        Raises DamagedError if it cannot be read.
+        Raises DamagedError for an unreadable file.
         """
         if not self.versions.link.is_file():
             return None
@@ -256,12 +256,13 @@ class Pseudonymous(Listener):
                 row = con.execute(query, [student]).fetchone()
         return str(row[0]) if row else "no published file names this student"
 
-    # -- making it -------------------------------------------------------------------------------------------------
+    # -- the making -------------------------------------------------------------------------------------------------
 
     def make(self, named: Path, at: datetime, release: Release | None = None) -> Release:
         """Make the next file from a published file or its successor; returns the codes in it. Raises RollbookError.
 
-        The codes are saved after the file is complete and before it is shown: every code ever shown can be looked up.
+        The codes are saved after the file is complete and before readers get the file: every code ever shown can be
+        looked up.
         """
         remove(self.next)
         self.versions.prepare()
@@ -290,7 +291,7 @@ class Pseudonymous(Listener):
                     """,
                     {"release": release.name, "began_at": release.began_at.replace(tzinfo=None)},
                 )
-            # In parallel, `changes` first: it is the largest one.
+            # In parallel, `changes` first, the largest.
             relations = sorted(schema.declared(), key=lambda relation: relation != CHANGES)
             each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, relations))])
             with transaction(con):
@@ -308,7 +309,7 @@ class Pseudonymous(Listener):
 
 
 def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
-    """The ids of all students in any table, including removed ones."""
+    """The ids of all students in any table, including removed students."""
     parts = (
         f"SELECT DISTINCT {STUDENT} AS id FROM named.{r.schema}.{r.name}"
         for r in schema.declared()
@@ -319,7 +320,7 @@ def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
 
 
 def _statement(relation: Relation) -> str:
-    """The INSERT that fills a table; empty for one that stays empty."""
+    """The INSERT that fills a table; empty for a table that stays empty."""
     table = TABLES.get(relation.name) if relation.schema in ("main", "history", "spans") else None
     if contents.is_empty(relation):
         return ""
@@ -345,7 +346,7 @@ def _statement(relation: Relation) -> str:
         and relation.schema == "spans"
         and (not table.is_list or any(c.personal for c in table.columns))
     ):
-        # `stated` spans are split where a name changed. Views read only those of a list without personal columns.
+        # `stated` spans are split where a name changed. Views read only lists without personal columns.
         parts["only"] = "t.span_state <> 'stated'"
     if relation == CHANGES:
         parts["only"] = contents.told_changes()

@@ -1,15 +1,14 @@
 """A subject access request: all that is held about one student, as sections of rows (GDPR Art. 15, FERPA 99.10).
 
-Every table and view of the published file with rows about single students is included. They are found by their columns,
-so a new one is never forgotten. Also included are the student's own records in all landings, known copies and the code
-in `private/`. Records are matched by id alone, read as everywhere here (`records`), so refused ones with a readable id
-are found, too. In undeclared fields, the service may have nested another pupil's record in this one's: it is redacted.
-`write` makes one ZIP file of it:
+Every table and view of the published file with rows about single students is included. Tables are found by columns, so
+a new table is never forgotten. Also included are the student's own records in all landings, known copies and the code
+in `private/`. Records are matched by id alone, read as everywhere here (`records`), so refused records with a readable
+id are found, too. In undeclared fields, the service may have nested another pupil's record: that is redacted. `write`
+makes a ZIP file:
 
-    index.html           everything, for people; self-contained (`subject.html`)
-    json/<section>.json  rows as objects
-    csv/<section>.csv    the same for spreadsheets, with formulas disarmed
-    contents.json        the sections, their columns and what they mean
+    index.html           everything, for people; self-contained (`subject.html`) json/<section>.json  rows as objects
+    csv/<section>.csv    the same for spreadsheets, with formulas disarmed contents.json        the sections, the
+    columns and what each means
 
 Pupils may choose their own names, so values are escaped in HTML and disarmed in CSV, as in exports.
 """
@@ -105,7 +104,7 @@ EXPORTS = {
 
 @dataclass(frozen=True)
 class Section:
-    """The rows of one table, view or other source about the student. `name` becomes the names of its files.
+    """The rows of a table, view or other source about the student. `name` becomes the names of the files.
 
     Each of `columns` has a name, a DuckDB type and a meaning.
     """
@@ -119,7 +118,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Subject:
-    """All that is held about one student, part by part. `remarks` say what is not in it, and why."""
+    """All that is held about one student, part by part. `remarks` say what is missing, and why."""
 
     student: int
     at: datetime
@@ -221,7 +220,7 @@ def _published(root: Path, student: int) -> tuple[str, list[Section]]:
 
 
 def _reused_since(root: Path, student: int) -> date | None:
-    """The day on which the student's id became another person's, the last one; None if it never did."""
+    """The day on which the student's id became another person's, the last time; None if the id never did."""
     query = f"SELECT MAX(first_day) FROM main.student_identities WHERE {KEY} = $1 AND is_reused"
     with files.aside(root / BUILD) as scratch, connect(root / PUBLISHED, scratch=scratch, read_only=True) as con:
         ((since,),) = con.execute(query, [student]).fetchall()
@@ -230,12 +229,13 @@ def _reused_since(root: Path, student: int) -> date | None:
 
 # The last of the days on which a row holds, or the day after; and the day that a row is about.
 _LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date")
-# Besides changes, these compare a day or week with the one before.
+# Besides changes, two views compare a day or week with the last.
 _COMPARING = ("main.watch_daily", "main.student_weekly")
 
 
 def _since(section: Section, since: date) -> Section:
-    """The rows of a section that hold on a day or later; all of one without days, which is about the present.
+    """The rows of a section that hold on a day or later; all rows of a section without days, which is about the
+    present.
 
     Comparisons with the time before tell of the earlier person on that day, too.
     """
@@ -252,10 +252,10 @@ def _since(section: Section, since: date) -> Section:
 
 
 def _received(raw: RawStore, student: int, progress: Callable[[int, int], None]) -> tuple[list[Section], int]:
-    """The records of a student in all landings, also those that did not count, and the bodies of walks that did not.
+    """The records of a student in all landings, also of landings and walks that did not count.
 
     Also returns how many rejects have no readable id. Raises DamagedError for a landing that cannot be read: the answer
-    must not silently skip it.
+    must not silently skip a landing.
     """
     manifests = [(m, m.verdict.value if m.verdict else "without a verdict") for m in raw.manifests()]
     manifests += [(m, "discarded") for m, _ in raw.discarded()]
@@ -328,8 +328,8 @@ def _redacted(value: Any, student: int) -> Any:
 def _copies(root: Path) -> list[Section]:
     """The export log, and which files may hold the student. They are named, not searched.
 
-    An export that was written elsewhere, moved or sent is known only from its line in the access log, which does not
-    say whom it named.
+    An export that was written elsewhere, moved or sent is known only from a line in the access log, which does not say
+    whom the export named.
     """
     log: list[Row] = [
         (entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)

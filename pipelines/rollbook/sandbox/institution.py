@@ -1,24 +1,24 @@
 """The made-up institution, day by day: a day is a pure function of the seed, the size, the opening date and the date.
 
-Every random choice comes from Philox, numpy's counter-based generator, with the seed and the purpose as its key. So
+Every random choice comes from Philox, numpy's counter-based generator, with the seed and the purpose as the key. So
 nothing is simulated forward or kept from day to day, and days can be asked for in any order. Everything is computed for
 all seats of the school at once. No HTTP here. To add a field, add a line to `_students` or `_classes`.
 
-**Pupils.** A school has a fixed number of seats. A fifth of them is vacated in July, by those who have finished school,
-and taken in August. Between, a seat's pupil stays for about two years, and a new one follows two weeks later. Now and
-then a pupil is not listed for some days and comes back. A few get another id and keep their name, email and reference
-id; a few get the id of the one who had the seat before.
+**Pupils.** A school has a fixed number of seats. A fifth of the seats is vacated in July, by pupils who have finished
+school, and taken in August. Between, a seat's pupil stays for about two years, and a new pupil follows two weeks later.
+Now and then a pupil is not listed for some days and comes back. A few get another id and keep their name, email and
+reference id; a few get the id of the pupil who had the seat before.
 
-**Classes.** A school has a fixed number of places in its timetable, each of which always has one active class. In
-August everybody is promoted: all classes close and others open, with other pupils. Electives are shorter. When one
-closes, its successor opens in the same place on the same day with the same pupils. A closed class stays listed as
+**Classes.** A school has a fixed number of places in the timetable, each of which always has an active class. In August
+everybody is promoted: all classes close and new classes open, with other pupils. Electives are shorter. When a class
+closes, the successor opens in the same place on the same day with the same pupils. A closed class stays listed as
 inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own.
 
 **Work.** Nearly everybody works on every day of lessons, a few at a weekend, and nobody in the holidays; the record
 stands as of the last visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few
-of them, by chance; some always miss most; and some, for a few weeks of a school year, miss nearly all: then completion
-falls, and climbs again slowly. All counts of assignments begin again with the school year, in the last week of August.
-The best have extra credit, so that their score is above 100.
+assignments, by chance; some always miss most; and some, for a few weeks of a school year, miss nearly all: then
+completion falls, and climbs again slowly. All counts of assignments begin again with the school year, in the last week
+of August. The best have extra credit, so that their score is above 100.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from rollbook.errors import ArgumentError
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Record = dict[str, Any]
-Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of its timetable
+Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of the timetable
 
-# Share of pupils, and how many moments apart their visits are. The others never visit.
+# Share of pupils, and how many moments apart their visits are. The rest never visit.
 _PACES = ((0.78, 10), (0.10, 14), (0.07, 35), (0.035, 400))
 _FIRST_VISIT_WITHIN = 150  # moments: three weeks of term
 
 # In school days, spread over the seats: with 500 students, in a fortnight nine join and nine leave, five are away for
 # some days, and six change their name.
-_SEAT = 560  # from one pupil's joining to the next one's
+_SEAT = 560  # from a pupil's joining to the next pupil's
 _SEAT_EMPTY = 10
 _AWAY_EVERY = 800
 _NAME_LASTS = 800
@@ -59,7 +59,7 @@ _WEEKS = 40  # with lessons, in a school year
 _YEAR_GROUPS = 5  # one of them leaves each July
 _HAVE_ANOTHER_ID, _HAVE_A_USED_ID, _HAVE_EXTRA_CREDIT = 0.01, 0.05, 0.02  # shares of the pupils
 _SLUMP = ("slump", "slump begins", "slump lasts")
-_TURNS = 4096  # more than a seat's or a place's changes of one kind
+_TURNS = 4096  # more than a seat's or a place's changes of a kind
 
 # Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
 _OPTIONAL = (
@@ -73,10 +73,10 @@ _OMITTED_FOR = 80
 # Four lessons for all pupils, two for some. Electives are small and short, so that in a school of 500 a class opens or
 # closes every other day without moving a tenth of the pupils each time. A pupil has at most one class of a group. For
 # each group: the share of the pupils who take it, pupils in a class, and the school days from opening to closing (None:
-# those of the school year).
+# the school year's).
 _GROUPS = (*((1.0, 25, None),) * 4, (2 / 3, 25, None), (1 / 3, 5, 100))
-_MIN_OF_A_GROUP = 6  # so that one event affects only a small share of a tiny school
-# In a school this small, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
+_MIN_OF_A_GROUP = 6  # so that an event affects only a small share of a tiny school
+# In so small a school, a leaver with six classes would be a mass change: over five rows, and a tenth of the roster.
 _SMALL = 50
 
 _SUBJECTS = [
@@ -87,7 +87,7 @@ _SUBJECTS = [
 
 
 class Day(NamedTuple):
-    """The records of one day, in the order of the lists: by ascending id."""
+    """The records of one day, in the order of the lists: by id, ascending."""
 
     date: date
     students: list[Record]
@@ -143,13 +143,13 @@ class MadeUpInstitution:
     def failing(self, day: date) -> set[int]:
         """Return the ids of the listed pupils who hand in little on a day: always, or for some weeks now.
 
-        The records do not say so. A method that predicts failing students can be measured against this.
+        The records do not say so. A method that predicts failing students can be measured against the truth.
         """
         pupils, work = self._people(day_number(day))
         return set(pupils["id"][pupils["listed"] & work["fails"]].tolist())
 
     def _draw(self, purpose: str, size: int | tuple[int, ...], turn: Ints | int = 0) -> Floats:
-        """Return one number between 0 and 1 for each of so many; another turn gives another number."""
+        """Return as many numbers between 0 and 1 as asked; another turn gives another number."""
         turns = np.broadcast_to(turn, size)
         drawn = np.empty(size)
         for one in np.unique(turns).tolist():
@@ -179,7 +179,8 @@ class MadeUpInstitution:
         since = school_day - self._first + 1
         moved_in, stayed = np.divmod(since + self._seat_phase, _SEAT)
         away = (since + self._away_phase) % _AWAY_EVERY < 1 + self._seats % 4
-        # Those whose seat is taken in August: how often it was, when it was last, and whether the July before has come.
+        # The seats that are taken in August: how often each was, when each was last, and whether the July before has
+        # come.
         year = year_of(today)
         promoted = (year + self._seats) // _YEAR_GROUPS - (self._opening_year + self._seats) // _YEAR_GROUPS
         taken = np.where(promoted > 0, _YEARS[year - (year + self._seats) % _YEAR_GROUPS], self._start)
@@ -279,7 +280,7 @@ class MadeUpInstitution:
         }
 
     def _figures_on(self, today: int) -> Floats:
-        """Return, for each place, the average rate, the average score and the minutes of its pupils on a day."""
+        """Return, for each place, the average rate, the average score and the pupils' minutes on a day."""
         pupils, work = self._people(today)
         scored = ~np.isnan(work["score"])
         count = self._per_place(pupils, np.ones(len(scored)))
@@ -297,7 +298,7 @@ class MadeUpInstitution:
         return sums
 
     def _classes(self, today: int, pupils: Columns, work: Columns) -> list[tuple[int, Record]]:
-        """Return the records of the classes, each with its place."""
+        """Return the records of the classes, each with the place."""
         school_day = int(SCHOOL_DAYS[today])
         since = school_day - self._first + 1
         year = int(year_of(today))
@@ -331,8 +332,8 @@ class MadeUpInstitution:
     def _class(self, place: int, turn: int, opened: int, last: int, teacher: int, of_pupils: list[Any]) -> Record:
         """Return one class's record (contract, "Class"); `opened` and `last` are counts of school days.
 
-        The first assignment comes one to two weeks after opening, the others two to four weeks apart. One class in 25
-        has none.
+        The first assignment comes one to two weeks after opening, the rest two to four weeks apart. One class in 25 has
+        none.
         """
         rate, score, minutes, enrolled, submitters = of_pupils
         class_id = (5 + turn) * 10 ** max(3, len(str(len(self._places)))) + place
@@ -428,7 +429,7 @@ class MadeUpInstitution:
                     "has_ever_logged_in": visited,
                 },
             }
-            if visited:  # the contract lets it be absent, not null
+            if visited:  # the contract lets the field be absent, not null
                 record["summary"]["last_activity_date"] = _iso(last_day)
             for field, is_omitted in zip(_OPTIONAL, omits, strict=True):
                 if is_omitted:
@@ -439,7 +440,7 @@ class MadeUpInstitution:
 
 
 def _binomial(trials: Ints, chance: Floats, drawn: Floats) -> Ints:
-    """Return how many of at most five trials succeed, each with this chance, for a number drawn between 0 and 1."""
+    """Return how many of at most five trials succeed, each with a chance, for a number drawn between 0 and 1."""
     exactly, at_most, found = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
     for count in range(5):
         at_most += exactly
@@ -457,9 +458,9 @@ def _iso(number: int) -> str:
 # --- the calendar -----------------------------------------------------------------------------------------------------
 
 # Days are numbered from a Monday. Administrative events (joining, moving, leaving, closing a class) happen from Monday
-# to Friday all year: these are the school days. Pupils work on the days with lessons, a tenth as much at the weekends
-# between, and not in the holidays. So work is timed in moments: a day of a term has ten, a weekend day one, a day of
-# the holidays none.
+# to Friday all year, on school days. Pupils work on the days with lessons, a tenth as much at the weekends between, and
+# not in the holidays. So work is timed in moments: a day of a term has ten, a weekend day one, a day of the holidays
+# none.
 
 _MONDAY = date(2001, 1, 1)
 LAST_DATE = date(2100, 12, 31)  # the calendar ends here
@@ -469,7 +470,7 @@ _WEEKS_OFF = {8, 43}  # within a term
 
 
 def terms(first: date, last: date) -> list[tuple[str, date, date]]:
-    """Return the terms that have a day between these dates, oldest first: name, first Monday, last Friday."""
+    """Return the terms that have a day between two dates, oldest first: name, first Monday, last Friday."""
     found = [
         (f"{name} {year}", date.fromisocalendar(year, begins, 1), date.fromisocalendar(year, ends, 5))
         for year in range(first.year, last.year + 1)
@@ -479,7 +480,7 @@ def terms(first: date, last: date) -> list[tuple[str, date, date]]:
 
 
 def is_holiday(day: date) -> bool:
-    """Return whether there are no lessons in the week of this day."""
+    """Return whether there are no lessons in the week of a day."""
     week = day.isocalendar().week
     return week in _WEEKS_OFF or not any(begins <= week <= ends for begins, ends in _TERMS.values())
 
@@ -509,19 +510,19 @@ SCHOOL_DAYS: Ints = np.cumsum(np.arange(len(MOMENTS)) % 7 < 5)
 # Those in weeks with lessons; and the days on which the school years begin, with the first week of autumn.
 TERM_DAYS: Ints = np.cumsum(np.diff(MOMENTS, prepend=0) == 10)
 _YEARS: Ints = np.array([0, *(day_number(date.fromisocalendar(y, _TERMS["Autumn"][0], 1)) for y in range(2001, 2101))])
-# The days on which those of each school year who have finished are listed no more: the Mondays after the summer term.
+# The days on which each school year's leavers are listed no more: the Mondays after the summer term.
 _FINISHED: Ints = np.array(
     [day_number(date.fromisocalendar(y, _TERMS["Summer"][1] + 1, 1)) for y in range(2001, 2101)] + [len(MOMENTS)]
 )
 
 
 def year_of(day: Ints | int) -> Ints:
-    """Return the numbers of the school years of these days."""
+    """Return the numbers of the school years of some days."""
     return np.searchsorted(_YEARS, day, side="right") - 1
 
 
 def day_of_moment(moment: Ints) -> Ints:
-    """Return the day numbers of these moments, counted from 0."""
+    """Return the day numbers of some moments, counted from 0."""
     return np.searchsorted(MOMENTS, moment, side="right")
 
 
@@ -532,7 +533,7 @@ def day_of_school_day(count: Ints) -> Ints:
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-# They refer to no real person, and are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles,
+# The names refer to no real person, and are as awkward as a school's: accents, apostrophes, hyphens, spaces, particles,
 # family names that come first, and scripts that a spreadsheet garbles when it guesses the wrong encoding.
 
 
@@ -546,7 +547,7 @@ class Person(NamedTuple):
 
 
 class _Tradition(NamedTuple):
-    """Given and family names that go together. A name without ASCII equivalent has its ASCII spelling after a bar."""
+    """Given and family names that go together. A name without ASCII equivalent has the ASCII spelling after a bar."""
 
     weight: int  # per cent of all people
     family_first: bool
@@ -617,7 +618,7 @@ _LIMITS = np.cumsum([tradition.weight for tradition in _TRADITIONS])[:-1] / 100
 
 
 def people(tradition: Floats, given: Floats, family: Floats) -> list[Person]:
-    """Return one person for each three shares between 0 and 1: of the traditions, and of the names of one."""
+    """Return one person for each three shares between 0 and 1: of the traditions, and of a tradition's names."""
     found = []
     traditions = np.searchsorted(_LIMITS, tradition, side="right").tolist()
     for at, own, shared in zip(traditions, given.tolist(), family.tolist(), strict=True):

@@ -1,17 +1,17 @@
 """The client: one GET at a time, with the key, named timeouts and bounded retries of transient faults.
 
-The caller decides what a body means: it passes `get` a reader, which decides whether a 200 is the contract's answer.
-No log line or error made here holds the key, a body or a search's value; no URL holds the key (G12).
+The caller decides what a body means: a reader, passed to `get`, decides whether a 200 is the contract's answer. No log
+line or error made here holds the key, a body or a search's value; no URL holds the key (G12).
 
 Proxies: an https request goes through the environment's proxy (HTTPS_PROXY, NO_PROXY; SSL_CERT_FILE is honoured too),
-because institutions have proxies, and these cannot read headers inside the TLS tunnel. A plain http request, which can
-only go to this machine, never uses a proxy: it would read the key.
+because institutions have proxies, which cannot read headers inside the TLS tunnel. A plain http request, which can only
+go to this machine, never uses a proxy, which would read the key.
 
-Retries: stamina runs the loop and sleeps. Its own back-off adds jitter to a fixed wait and limits neither a Retry-After
-nor the total time, so `RetryPolicy` serves as its back-off hook and returns the wait in seconds.
+Retries: stamina runs the loop and sleeps. The library's back-off adds jitter to a fixed wait and limits neither a
+Retry-After nor the total time, so `RetryPolicy` serves as its back-off hook and returns the wait in seconds.
 
-A host that serves several institutions of a registry gets one request at a time, from all their processes (`Gate`). A
-single school needs no gate: its client sends one request at a time, and its writer lock admits one process.
+A host that serves several institutions of a registry gets one request at a time, from all processes (`Gate`). A single
+school needs no gate: the client sends one request at a time, and the writer lock admits one process.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ HOSTS = "hosts"  # in a fleet's folder: one lock file per host
 TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
 # From the request to the last byte: headers or a body that trickle in never trip the read timeout.
 EXCHANGE_SECONDS = 300.0
-# Each try gets at least this long, even if ROLLBOOK_RETRY_SECONDS are almost over.
+# Each try gets at least so long, even if ROLLBOOK_RETRY_SECONDS are almost over.
 TRY_SECONDS = 60.0
 # Limits a body as received and as decompressed: an endless body, or a gzip bomb, would fill the memory.
 BODY_BYTES = 64 * 2**20
-# Values in a body, by its commas and brackets: read, an empty list takes thirty times its two bytes. A page has a
-# hundred records, of some dozens of values and classes each.
+# Values in a body, by commas and brackets: read, an empty list takes thirty times its two bytes. A page has a hundred
+# records, of some dozens of values and classes each.
 MAX_VALUES = 1_000_000
 UNAUTHORIZED = 401
 GZIP = b"\x1f\x8b"
@@ -106,7 +106,7 @@ stamina.instrumentation.set_on_retry_hooks([])
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """One answer: the body (decompressed), what its reader returned for it, and when it was complete (UTC)."""
+    """One answer: the body (decompressed), what the reader returned, and when the answer was complete (UTC)."""
 
     content: bytes
     parsed: T
@@ -168,7 +168,7 @@ class Client:
         UnreachableError (no usable answer) and NotTheContractError (no answer was the contract's). Contract:
         "Endpoints", "Errors".
         """
-        # Logs and errors stay when a student is erased, so they hold no student's id.
+        # Logs and errors stay when a student is erased, so neither holds a student's id.
         label = PREFIX + _LAST_ID.sub("/ID", path) + (f" page {params['page']}" if params and "page" in params else "")
         policy = RetryPolicy(self._retry_seconds, label)
         fault = TransientError("nothing was sent")
@@ -201,7 +201,7 @@ class Client:
     ) -> tuple[httpx.Response, bytes]:
         """Send the request and read the whole body. Raises TransientError for a fault that may pass by itself.
 
-        The timeouts limit each wait, `seconds` the whole exchange, which might trickle in and never trip them.
+        The timeouts limit each wait, `seconds` the whole exchange, which might trickle in and never trip a timeout.
         """
         self.requests += 1
         content = bytearray()
@@ -230,10 +230,10 @@ class Client:
             failure = TransientError("the answer's compression was garbled or cut short")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failure = self._translate_error(error, label)
-        raise failure  # outside the except block: httpx's error, which holds the URL, must not become its context
+        raise failure  # outside the except block: httpx's error, which holds the URL, must not become the context
 
     def _translate_error(self, error: Exception, label: str) -> Exception:
-        """Turn an httpx error into a TransientError, or into an error that no retry can fix. Never quotes its text."""
+        """Turn an httpx error into a TransientError, or into an error that no retry can fix. Never quotes the text."""
         if isinstance(error, httpx.ConnectError) and _certificate_refused(error):
             return UnreachableError(
                 f"The certificate of {self.host} is not trusted here, so the key was not sent. Check"
@@ -251,7 +251,7 @@ class Client:
         """Return the error for any reply except the contract's 200: a TransientError if a retry may help. `at` is the
         position at which the body could not be read, if that is known.
 
-        Nothing of the service's own words is shown: they may name a pupil.
+        The service's own words are not shown: they may name a pupil.
         """
         status, stated = response.status_code, refused_status(content)
         if 300 <= status < 400:
@@ -309,7 +309,7 @@ _LAST_ID = re.compile(r"/\d+$")
 
 
 class _Deadline:
-    """Ends an exchange that takes too long, whatever it is waiting for, by closing its connection.
+    """Ends an exchange that takes too long, whatever the wait is for, by closing the connection.
 
     httpx only limits single waits. Its request extension `trace` tells of each connection that is made.
     """
@@ -321,14 +321,14 @@ class _Deadline:
         self._is_over = False
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Note the connection, once it is made or encrypted, or to a proxy; a client has one at a time."""
+        """Note the connection, once made or encrypted, or to a proxy; a client has one at a time."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             with self._lock:
                 self._socket = info["return_value"].get_extra_info("socket")
 
     @contextmanager
     def of(self, seconds: float, error: Exception) -> Iterator[None]:
-        """Raise `error` if the block takes longer, also where it ends as if all had come."""
+        """Raise `error` if the block takes longer, also where the block ends as if all had come."""
         self._is_over, self._timer = False, threading.Timer(seconds, self._end)
         self._timer.daemon = True
         self._timer.start()
@@ -342,16 +342,16 @@ class _Deadline:
                 raise error from None
 
     def _end(self) -> None:
-        with self._lock, suppress(OSError):  # it was lost by itself
-            # Else the exchange ended while this waited for the lock.
+        with self._lock, suppress(OSError):  # the connection was lost by itself
+            # Else the exchange ended while the timer waited for the lock.
             self._is_over = self._timer is threading.current_thread()
             if self._is_over and self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Body:
-    """Unpacks one answer piece by piece, by its first bytes: some proxies pack a body and do not say so, or unpack it
-    and say that it is packed. A gzip body may have any number of members.
+    """Unpacks an answer piece by piece, by the first bytes: some proxies pack a body and do not say so, or unpack a
+    body and call it packed. A gzip body may have any number of members.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -416,7 +416,7 @@ _FAULTS: tuple[tuple[type[Exception], str], ...] = (
 
 
 def silence_http_logs() -> None:
-    """Stop httpx from logging each URL with its query: a search's value is a pupil's name or email address."""
+    """Stop httpx from logging each URL with the query: a search's value is a pupil's name or email address."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -431,7 +431,7 @@ def _certificate_refused(error: BaseException | None) -> bool:
 
 log = logging.getLogger(__name__)
 
-# The first wait is between 0 and this; the bound doubles with each further try.
+# The first wait is between 0 and the bound; the bound doubles with each further try.
 FIRST_SECONDS = 0.5
 # No single wait is longer, unless the service asks for more (Retry-After).
 MAX_WAIT_SECONDS = 30.0
@@ -454,9 +454,9 @@ class TransientError(Exception):
 class RetryPolicy:
     """The waits of one request: exponential back-off with full jitter, never shorter than Retry-After.
 
-    Call it with the error of a try: it returns the seconds to wait before the next one, or False to give up. Tries
-    and waits together take at most `ceiling` seconds. In stamina's test mode, which does not sleep, the waits that
-    were skipped count instead, so that the ceiling holds there too.
+    Call it with the error of a try: the policy returns the seconds to wait before the next one, or False to give up.
+    Tries and waits together take at most `ceiling` seconds. In stamina's test mode, which does not sleep, the waits
+    that were skipped count instead, so that the ceiling holds there too.
     """
 
     def __init__(self, ceiling: float, label: str) -> None:
@@ -478,7 +478,7 @@ class RetryPolicy:
         return max(self.ceiling - self.spent, 0.0)
 
     def excuse(self, seconds: float) -> None:
-        """Exclude these seconds from the time spent: another process held the host."""
+        """Exclude seconds from the time spent: another process held the host."""
         self._started += seconds
 
     def __call__(self, error: Exception) -> float | bool:
@@ -527,7 +527,8 @@ POLL_SECONDS = 0.01
 
 
 class Gate:
-    """Lets one process at a time send a request to a host; it holds the lock during the pause before its request, too.
+    """Lets one process at a time send a request to a host; a process holds the lock during the pause before the
+    request, too.
 
     The lock is the operating system's: a killed process leaves none behind. `pause` is the time in seconds from the end
     of one request to this host, from any process, to the next.

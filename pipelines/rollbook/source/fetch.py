@@ -1,9 +1,11 @@
-"""The land stage as one function: auth check, walks, absence check and details, all landed before any is flattened.
+"""The land stage as one function: auth check, walks, absence check and details, all landed before anything is
+flattened.
 
-It only joins this folder's modules. The caller decides whether a landing counts, and what to do with it.
+The function only joins this folder's modules. The caller decides whether a landing counts, and what to do with the
+landing.
 
 Whether a key may fill a warehouse is decided here, too (G11, `why_refused`): an institution's claim on a school begins
-with its first landing that counts, and ends when its warehouse no longer has one.
+with its first landing that counts, and ends when the warehouse no longer has such a landing.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ if TYPE_CHECKING:  # a night is given its settings and does not read any
 
 log = logging.getLogger(__name__)
 
-# After this many details in a row without an answer, the service counts as down and the rest are skipped.
+# After so many details in a row without an answer, the service counts as down and the rest are skipped.
 MAX_UNREACHABLE = 5
-# Correct clocks in two zones differ by at most one date. If they differ by more, one of the clocks is wrong.
+# Correct clocks in two zones differ by at most one date. If dates differ by more, a clock is wrong.
 ZONES_APART = timedelta(days=1)
 
 
@@ -61,9 +63,9 @@ def dates_differ_beyond_time_zones(here: date, there: date) -> bool:
 
 @dataclass(frozen=True)
 class Draft:
-    """A landing before it is finished: its manifest so far, the ids of each set, and a function that reads its bodies.
+    """A landing before it is finished: the manifest so far, the ids of each set, and a function that reads the bodies.
 
-    `ids` holds the ids on the counted walks' pages and those found by search.
+    `ids` holds the ids on the counted walks' pages and the ids found by search.
     """
 
     manifest: Manifest
@@ -81,7 +83,7 @@ class Writer(Sink, Protocol):
     landing: int
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
-        """Yield the bodies of a set that would count if the landing were finished now with this manifest."""
+        """Yield the bodies of a set that would count if the landing were finished now with the manifest."""
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Complete the landing; returns the manifest as written."""
@@ -109,17 +111,17 @@ def fetch(
     """Fetch everything once and land it; returns the manifest, which has no verdict yet.
 
     `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
-    the institution of the warehouse, `newest` its newest landing that counts, `hidden` the records of each set that
-    only searches found last time, each since when. `deferred` says why the landing can be compared with nothing, if so:
-    it is in the manifest that is committed, since a landing without it counts as proven. `reusable` is a landing from
-    minutes ago, which is returned instead once the key has been checked. `published` gives the current records, for the
-    absence check. `choose_details` is called once all pages are landed and returns the students whose details to fetch
-    (default: none).
+    the institution of the warehouse, `newest` the newest landing that counts there, `hidden` the records of each set
+    that only searches found last time, each since when. `deferred` says why the landing can be compared with nothing,
+    if so: the manifest that is committed has the reason, since a landing without a reason counts as proven. `reusable`
+    is a landing from minutes ago, which is returned instead once the key has been checked. `published` gives the
+    current records, for the absence check. `choose_details` is called once all pages are landed and returns the
+    students whose details to fetch (default: none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
-    the service; MachineError if the two clocks differ by more than time zones can, or this machine's was set back. Each
-    error leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless it is
-    unclear which day to file it under.
+    the service; MachineError if the two clocks differ by more than time zones can, or this machine's clock was set
+    back. Each error leaves a landing with the verdict `failed` and the reason, so that raw/ records every sync, unless
+    it is unclear on which day to file the landing.
     """
     with closing(Client(settings, timeouts=timeouts)) as client:
         started = clock()
@@ -144,7 +146,7 @@ def fetch(
 
 
 def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Progress = lambda *_: None) -> None:
-    """Fetch the details of students, one after the other, and land them.
+    """Fetch the details of students, in turn, and land them.
 
     A failure costs one record only. Raises KeyRefusedError. Contract: "GET /svcapi/v1/student/<student_id>".
     """
@@ -171,7 +173,7 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
 
 
 class _Fetch:
-    """A fetch in progress. `manifest` is its manifest so far."""
+    """A fetch in progress. `manifest` is the manifest so far."""
 
     def __init__(
         self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress
@@ -180,7 +182,7 @@ class _Fetch:
         self.client = client
         self.writer = writer
         self.progress = progress
-        self.is_dated: bool | None = None  # unknown until the service states its own date
+        self.is_dated: bool | None = None  # unknown until the service states the date
         self.ids: dict[str, AbstractSet[int]] = {}
         self.manifest = Manifest(
             snapshot_date=writer.snapshot_date,
@@ -271,7 +273,7 @@ class _Fetch:
         self.ids[walk.set] = verified.walked.ids | self.manifest.found(walk.set)
 
     def fail(self, error: RollbookError, finished: datetime, today: date) -> None:
-        """Keep what was received, with the verdict `failed`, unless its day is in doubt."""
+        """Keep what was received, with the verdict `failed`, unless the day is in doubt."""
         assumed = self.writer.snapshot_date == today
         if not (assumed if self.is_dated is None else self.is_dated):
             self.writer.abandon()
@@ -284,7 +286,7 @@ class _Fetch:
             raise
 
     def drafted(self, finished: datetime) -> Manifest:
-        """Return the manifest as it is now."""
+        """Return the manifest of this moment."""
         client = self.client
         return replace(
             self.manifest,
@@ -297,7 +299,7 @@ class _Fetch:
 
 
 def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:
-    """The reason why the records of this school may not be fetched into this warehouse; empty if they may.
+    """The reason why the records of a school may not be fetched into a warehouse; empty where nothing forbids that.
 
     `bound_to` is the school that the warehouse holds already.
     """
@@ -320,8 +322,8 @@ def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str
 
 
 def _holder(settings: Settings, school_id: int, *, unlisted: bool) -> str | None:
-    """The other institution whose warehouse holds this school; None outside a fleet. An empty warehouse may be that of
-    a new name: then also an `unlisted` folder.
+    """The other institution whose warehouse holds this school; None outside a fleet. An empty warehouse may belong to a
+    new name: then also an `unlisted` folder.
     """
     for name in settings.others(unlisted=unlisted):
         with suppress(OSError):  # a warehouse that cannot be read stops nobody else

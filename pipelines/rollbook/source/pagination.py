@@ -1,8 +1,8 @@
-"""The walk: reads a set page by page, in order, and proves that it is complete (G1).
+"""The walk: reads a set page by page, in order, and proves that the walk is complete (G1).
 
-Every page goes to the sink as it arrives; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk`
-repeats a spoiled walk, `search` reads one search's result by the same rules, and `verify` alone decides whether a
-record that a proven walk no longer shows was removed (G2).
+Every page goes to the sink at once; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk` repeats a
+spoiled walk, `search` reads one search's result by the same rules, and `verify` alone decides whether a record that a
+proven walk no longer shows was removed (G2).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
-# A set may grow while it is read, but not forever: a walk ends after twice the pages first stated plus these.
+# A set may grow during a walk, but not forever: a walk ends after twice the pages first stated plus a few.
 GROWTH_PAGES = 100
-# A walk ends after this many pages in a row without a new id: the service states pages that it does not have.
+# A walk ends after so many pages in a row without a new id: the service states pages that it does not have.
 BARREN_PAGES = 50
 # How many of the ids that every walk repeated are kept: enough for the service's operator to find the cause.
 REPEATED_KEPT = 5
-# Some services search more than they list. This many records of a night may stay current because only a search finds
-# them; more mean that the list is short.
+# Some services search more than they list. So many records of a night may stay current because only a search finds the
+# record; more mean that the list is short.
 MAX_HIDDEN = 3
-# How services answer a page past the end; the contract does not say. After page 1 it means that the set shrank during
-# the walk, which spoils the walk. On page 1, or with another status, it is a refusal.
+# How services answer a page past the end; the contract does not say. After page 1, 404 means that the set shrank during
+# the walk, which spoils the walk. On page 1, or with another status, the answer is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
 NO_CONTENT = 204
 
 
 class Sink(Protocol):
-    """Takes bodies as they arrive."""
+    """Takes bodies, each at once."""
 
     def add(self, received: Received, content: bytes) -> None:
-        """Take one body."""
+        """Take a body."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class Walked:
 
 
 class WalkCheck:
-    """Checks one walk: what its pages stated so far, and whether it can still prove the set.
+    """Checks a walk: what the pages stated so far, and whether the walk can still prove the set.
 
     `end` is the last page stated so far, by the page count or by the total, whichever is later, so that every stated
-    page is read. `over` becomes true there, or at a limit. `spoiled` is the first problem; it is empty while the walk
-    may still be complete.
+    page is read. `over` becomes true there, or at a limit. `spoiled` is the first problem, and empty while the walk may
+    still be complete.
     """
 
     def __init__(self, set_name: str, number: int = 1) -> None:
@@ -85,7 +85,7 @@ class WalkCheck:
         return sum(page.ids.count(None) for page in self.pages)
 
     def add(self, page: Page) -> None:
-        """Check the next page and add its ids."""
+        """Check the next page and add the ids."""
         self.pages.append(page)
         first, before = self.pages[0], self.pages[-2:][0]
         pages, count, needed = len(self.pages), len(page.ids), page.needed
@@ -135,12 +135,12 @@ class WalkCheck:
             self.add_end(f"{at}: the stated end, page {self.end}, does not come nearer")
 
     def add_end(self, why: str) -> None:
-        """Record that the walk ends before its stated end."""
+        """Record that the walk ends before the stated end."""
         self._spoil(why)
         self.over = True
 
     def proof(self) -> Proof | None:
-        """Return the proof if this walk showed the whole set; else None, with the reason in `spoiled`."""
+        """Return the proof if the walk showed the whole set; else None, with the reason in `spoiled`."""
         if not self.pages:
             return None
         last = self.pages[-1]
@@ -257,7 +257,7 @@ def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, .
         proof=proof,
         total_count=last.pages[-1].total_count if last.pages else 0,
         received=received,
-        # Each walk shows the records without a readable id again, and they cannot be distinguished.
+        # Each walk shows the records without a readable id again, and nothing tells such records apart.
         distinct=len(ids) + max(unreadable),
         repeated=received - sum(unreadable) - sum(len(c.ids) for c in counted),
         repeated_ids=tuple(sorted(set.intersection(*(c.repeated_ids for c in counted)))[:REPEATED_KEPT]),
@@ -309,9 +309,9 @@ def verify(
     records may then be newly hidden, that is found by search and listed by neither walk; more disprove the walk. The
     records in `hidden` were hidden on earlier nights, since the days given; they cause no further walk.
 
-    Every result page goes to the sink, even of a search that found nothing: it is the evidence. The first record
-    without a clean answer ends the check: it leaves the whole set unproven, so nothing can be removed anyway. Raises
-    KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
+    Every result page goes to the sink, even of a search that found nothing: the empty page is the evidence. The first
+    record without a clean answer ends the check, and leaves the whole set unproven, so nothing can be removed anyway.
+    Raises KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
     """
     set_, hidden = SETS[walked.walk.set], hidden or {}
     asked: dict[int, Absence] = {}
@@ -326,7 +326,8 @@ def verify(
         why = f"{len(newly)} records are found by search and listed by no walk"
         walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
         log.warning("%s: %s", set_.name, why)
-    # Of a walk that was disproved, nothing is known to be hidden: the next night must not take it for known.
+    # Of a walk that was disproved, nothing is known to be hidden: the next night must not take hidden records for
+    # known.
     since = hidden if walked.walk.proof is None else {**dict.fromkeys(newly, day), **hidden}
     absences = [
         structs.replace(a, answer="listed_again")
@@ -348,7 +349,7 @@ def _ask(
     walks: int,
     most: int,
 ) -> int:
-    """Search for the vanished records that were not `asked` for yet; returns how many vanished if they are too many."""
+    """Search for the vanished records that were not `asked` for yet; returns how many vanished if that is too many."""
     vanished = published.vanished(set_.name, received)
     if len(vanished) > most:
         log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
@@ -370,18 +371,19 @@ def _is_unclear(asked: Mapping[int, Absence]) -> bool:
 
 
 def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
-    """Search for one record by each of its names until it is found.
+    """Search for one record by each name until the record is found.
 
-    The answer is `removed` if all searches by at least one name ended cleanly without finding it, else `unclear`.
+    The answer is `removed` if all searches by at least one name ended cleanly without finding the record, else
+    `unclear`.
     """
     searched: list[str] = []
     answers: set[str] = set()
     for field, value in names:
         if not value or not value.strip():
-            continue  # an empty search does not filter: it lists every record
+            continue  # an empty search does not filter, but lists every record
         searched.append(field)
         try:
-            # The stored value is composed (NFC); a service that compares bytes finds it only in the form that it holds.
+            # The stored value is composed (NFC); a service that compares bytes finds the value only in the stored form.
             forms = dict.fromkeys((value, unicodedata.normalize("NFD", value)))
             found = (search(client, set_, form, sought, sink, walks) for form in forms)
             answers.add(next((answer for answer in found if answer != "not found"), "not found"))

@@ -39,13 +39,13 @@ sql = statements("rollbook.store")
 OBSERVED = "observed"
 # DuckDB variable that overrides the lake's folder, for a lake that was moved.
 LAKE = "rollbook_lake"
-# The landed days and the sets proven complete on them: for engines that read the lake directly.
+# The landed days, each with the sets that were proven complete: for engines that read the lake directly.
 DAYS = "days"
 PART, _DAY = "part-0.parquet", "snapshot_date="
 # Engines skip files whose names begin with an underscore.
 DAY_RECORD = "_day.json"
 
-# The day of a row, from its file's path, which ends with snapshot_date=2026-11-20/part-0.parquet. Not by Hive
+# The day of a row, from the file's path, which ends with snapshot_date=2026-11-20/part-0.parquet. Not by Hive
 # partitioning, which also reads the folders above the lake: below name=Zed, all students would be called Zed.
 _OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE)"
 
@@ -53,9 +53,8 @@ COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 1
 
 
 class DayRecord(Stored, frozen=True, kw_only=True):
-    """The sources of one day of the lake, stored as `_day.json`; `digest` covers that and the whole content, and
-    `digests` has that of each file. It reflects the first `erasures` erasures; `was` is the digest before the last of
-    these.
+    """The sources of one day of the lake, stored as `_day.json`; `digest` covers the sources and the whole content,
+    `digests` each file. The day reflects the first `erasures` erasures; `was` is the digest before the last erasure.
     """
 
     snapshot_date: date
@@ -73,7 +72,7 @@ class DayRecord(Stored, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Staged:
-    """Staged rows of one set: their folder, the landing they came with, and the offset of their positions."""
+    """Staged rows of one set: the folder, the landing, and the offset of the positions."""
 
     folder: Path
     landing: int
@@ -81,12 +80,12 @@ class Staged:
     states: bool = True
 
     def scan(self, name: str) -> str:
-        """The rows of a table as SQL, each with its `landing` and its position `ord` among the set's staged rows."""
+        """The rows of a table as SQL, each with the `landing` and the position `ord` among the set's staged rows."""
         rows = f"read_parquet({file_literal(staged_file(self.folder, name))}, hive_partitioning = false)"
         own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
         if self.states:
             return f"SELECT * EXCLUDE seq, {own}"
-        # Its records were listed, and no more counts: as if each of them had been refused. By the state, since DuckDB
+        # Its records were listed, and no more counts: as if each record had been refused. By the state, since DuckDB
         # 2.0.0 also returns other rows for `table_name IS NULL` from files that pyarrow wrote without a dictionary.
         columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
         kept = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
@@ -95,7 +94,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of one set in a day: the staged rows of its landings, and the proofs, by landing.
+    """The part of one set in a day: the staged rows of the day's landings, and the proofs, by landing.
 
     `once`: no record came twice, so that no row can contradict another.
     """
@@ -111,7 +110,7 @@ class Part:
 
 
 class Candidate:
-    """A composed day that is not part of the lake yet; its files have the lake's layout."""
+    """A composed day that is not part of the lake yet; the files have the lake's layout."""
 
     def __init__(self, day: date, folder: Path) -> None:
         self.day = day
@@ -136,11 +135,11 @@ class Candidate:
 
 
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
-    """Compose a day's state from its landings into `folder`; `con` is a connection in memory.
+    """Compose a day's state from the landings into `folder`; `con` is a connection in memory.
 
-    The day is the fold of its landings, in their order (G7): each overlays what it states, and a proven one states all
-    records absent that it does not show. Values that a later landing leaves unstated, or refuses, stay as an earlier
-    one stated them. Rows are sorted by key, so that equal states make equal files.
+    The day is the fold of the landings, in their order (G7): each overlays what it states, and a proven landing states
+    all records absent that the walk does not show. Values that a later landing leaves unstated, or refuses, stay as an
+    earlier landing stated. Rows are sorted by key, so that equal states make equal files.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
@@ -189,7 +188,7 @@ def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name
 
 
 class Lake:
-    """`snapshots/`: the days that count, and the SQL that reads them."""
+    """`snapshots/`: the days that count, and the SQL that reads the files."""
 
     def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
         self.root = root
@@ -201,13 +200,13 @@ class Lake:
     def open_up(self) -> None:
         """Apply the current file modes to files that were written under other settings."""
         if self.root.is_dir() and stat.S_IMODE(self.root.stat().st_mode) != self.folder_mode:
-            for path in (*self.root.rglob("*"), self.root):  # the root last: its mode marks all below as done
+            for path in (*self.root.rglob("*"), self.root):  # the root last: the root's mode marks all below as done
                 files.set_mode(path, self.folder_mode if path.is_dir() else self.mode)
 
     def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
         """The complete days of the lake, in order; a day with a missing or truncated file is left out.
 
-        Looks at every file's size, so call it once per stage; without `sized`, it only reads each day's record.
+        Looks at every file's size, so call this once per stage; without `sized`, only each day's record is read.
         """
         found, root = {}, str(self.root)
         for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
@@ -252,7 +251,7 @@ class Lake:
         return record
 
     def put(self, record: DayRecord, paths: Mapping[str, Path]) -> None:
-        """Replace a day's record and these of its files."""
+        """Replace a day's record and the named files."""
         day = record.snapshot_date
         marker = self.own(OBSERVED, day).with_name(DAY_RECORD)
         marker.unlink(missing_ok=True)
@@ -275,8 +274,8 @@ class Lake:
                 shutil.rmtree(self.own(name, day).parent, ignore_errors=True)
 
     def check(self, record: DayRecord) -> None:
-        """Raise DamagedError if a file of a day is not as it was composed: a corrupted column name would silently be
-        read as NULL.
+        """Raise DamagedError if a file of a day is not as composed: a corrupted column name would silently be read as
+        NULL.
         """
         for name, digest in record.digests.items():
             if files.digest(self._part(name, record.snapshot_date)) != digest:
@@ -316,7 +315,7 @@ class Lake:
         return f"SELECT {columns}, {_OF_FILE} AS snapshot_date FROM {read}"
 
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
-        """The distinct schemas of the days' files: several if declarations changed between these days."""
+        """The distinct schemas of the days' files: several if declarations changed between the days."""
         declared = {record.fingerprint: record.snapshot_date for record in days}
         found: list[pa.Schema] = []
         for day in declared.values():
@@ -331,7 +330,7 @@ class Lake:
         return f"SELECT * EXCLUDE filename, {_OF_FILE} AS snapshot_date FROM {read}"
 
     def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
-        # union_by_name makes DuckDB open every file first; files of one schema are opened one after the other.
+        # union_by_name makes DuckDB open every file first; files of one schema are opened in turn.
         return (
             f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = false, filename = true, "
             f"union_by_name = {not alike})"
@@ -376,7 +375,7 @@ class StagedLake(Lake):
         return {day: found[day] for day in sorted(found) if day not in self.hidden}
 
     def move_in(self) -> None:
-        """Move the days that were made here into the lake below, and remove the hidden ones from it."""
+        """Move the days that were made here into the lake below, and remove the hidden days there."""
         for day, record in super().days().items():
             if day not in self.hidden:
                 self.below.put(record, {name: self.own(name, day) for name in record.sizes})
@@ -389,7 +388,7 @@ class StagedLake(Lake):
 
 
 def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE_FOLDER) -> Path:
-    """Write one day's file of `days`: per set_name, whether it was proven complete."""
+    """Write one day's file of `days`: per set_name, whether the set was proven complete."""
     for above in (path.parents[2], path.parents[1], path.parent):
         files.folder(above, mode)
     table = pa.table({"set_name": list(SETS), "proven": [name in proven for name in SETS]})
@@ -400,8 +399,8 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
 def unchanged(
     records: Mapping[date, DayRecord], merged: Mapping[date, str], day: date, digests: Mapping[str, str]
 ) -> frozenset[str]:
-    """The tables in which merging a day changes nothing: it is later than every `merged` day (with its digest), and its
-    files are those of the newest one, byte for byte, as what was observed is.
+    """The tables in which merging a day changes nothing: the day is later than every `merged` day (with the digest),
+    and the files equal the newest day's, byte for byte, as does what was observed.
     """
     newest = max(merged, default=day)
     before = records.get(newest)
@@ -413,8 +412,8 @@ def unchanged(
 
 
 def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:
-    """Return the digest of a day from those of its files by table, and from what it was made of: a published file with
-    another digest is brought up to date, and it records landings, not only rows.
+    """Return the digest of a day from the digests of the files by table, and from the sources: a published file with
+    another digest is brought up to date, and records landings, not only rows.
     """
     return sha256(msgspec.json.encode((sorted(digests.items()), landings, approved))).hexdigest()
 
@@ -455,7 +454,7 @@ def compare(
         if table.name in same:
             return unchanged_counts(con, table, f"{current}.main")
         new, columns = candidate.scan(table.name), _alike(con, current, table)
-        # A column declared since the last publish, or with another type, is new for all records: it changes none.
+        # A column declared since the last publish, or with another type, is new for all records, and changes none.
         tracked = [c for c in table.tracked if c in columns]
         old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
         query = sql("compare", table=table, tracked=tracked, new=new, observed=candidate.scan(OBSERVED), current=old)
@@ -524,7 +523,7 @@ def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
 
 
 def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:
-    """The versioned columns that a database's table has with their declared types; none if it has no such table."""
+    """The versioned columns that a database's table has with their declared types; none without the table."""
     try:  # not duckdb_columns(), which binds every view first
         there = {row[:2] for row in con.execute(f"DESCRIBE {database}.main.{table.name}").fetchall()}
     except duckdb.CatalogException:

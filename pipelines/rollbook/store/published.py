@@ -1,16 +1,16 @@
 """Versions of the database files that readers open (G10), and detection of files that somebody else has changed.
 
-Each version is stored under its own name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
-that still has a file open gets the same file from DuckDB when it connects by the same path, so reusing a path would
-keep a notebook or a dashboard on an old night. Therefore no name is ever reused, not even by `restore`.
+Each version is stored under a new name in `published/`, and `rollbook.duckdb` is a symlink to the newest. A process
+that still has a file open gets the same file from DuckDB when connecting by the same path, so reusing a path would keep
+a notebook or a dashboard on an old night. Therefore no name is ever reused, not even by `restore`.
 
 If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
 
-An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The writer never
-builds on such a file. The digest of each file is registered in `private/erasures/published.json` before readers get the
-file, with the number of students who had been erased by then. So a file of any age is recognised wherever it was copied
-to, and a file that was edited, cut short or written by another warehouse is not. Without that register, no file can be
-proven to be ours.
+An analyst may open the published file for writing, a restore may replace the file, a disk may truncate the file. The
+writer never builds on the result. The digest of each file is registered in `private/erasures/published.json` before
+readers get the file, with the number of students who had been erased by then. So a file of any age is recognised
+wherever copied, and a file that was edited, cut short or written by another warehouse is not. Without that register, no
+file can be proven to be ours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rollbook.errors import NothingLandedError
 from rollbook.landing import formats
 from rollbook.util import files
 
-if TYPE_CHECKING:  # `rollbook --help` reads the names here: it need not load pyarrow
+if TYPE_CHECKING:  # `rollbook --help` reads the names here: that needs no pyarrow
     from rollbook.landing.erased import ErasureRegister
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ KEPT = 3
 # The errors of a disk without symlinks.
 _WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
-# DuckDB names a database by its file up to the first dot: `rollbook.main.students` works for every version.
+# DuckDB names a database by the file up to the first dot: `rollbook.main.students` works for every version.
 _TIME = "%Y-%m-%dT%H-%M-%S-%f.duckdb"
 
-# Beside the register of erasures, and copied with it.
+# Beside the register of erasures, and copied together.
 REGISTERED = "published.json"
 
-# The demo's warehouse, a folder in the real one.
+# The demo's warehouse, a folder in the real warehouse.
 DEMO_FOLDER = "demo"
 
 FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
@@ -59,7 +59,7 @@ FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
 COPY = ".copy"
 
 
-# How to make each file; the others are made by a sync.
+# How to make each file; a sync makes the rest.
 _MAKING = {
     FLEET_FILE: "run `rollbook fleet build` first",
     FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
@@ -67,7 +67,7 @@ _MAKING = {
 
 
 def check_is_there(file: Path) -> None:
-    """Raise NothingLandedError if a file does not exist yet: how to make it, and where the demo's is read."""
+    """Raise NothingLandedError if a file does not exist yet: how to make the file, and where the demo's is read."""
     if not file.exists():
         demo = ", or add --demo to read the demo's" if (file.parent / DEMO_FOLDER / file.name).exists() else ""
         making = _MAKING.get(file.name, "run `rollbook sync` first")
@@ -75,7 +75,7 @@ def check_is_there(file: Path) -> None:
 
 
 class Versions:
-    """A folder of versions and the link beside it: by default `published/` and `rollbook.duckdb`."""
+    """A folder of versions and the link beside the folder: by default `published/` and `rollbook.duckdb`."""
 
     def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
         self.link = root / name
@@ -151,14 +151,14 @@ class Versions:
         files.sync(self.link.parent)
 
     def sweep(self) -> None:
-        """Remove versions that a killed writer added but did not show, and copies that it left half-done."""
+        """Remove versions that a killed writer added but did not show, and half-done copies."""
         newest = self.newest()
         added = [version for version in self.all() if newest is not None and version.name > newest.name]
         for left in (*added, *self.folder.glob(f".*{files.PARTIAL}")):
             remove(left)
 
     def retire(self, leaving: int = KEPT) -> None:
-        """Remove all kept versions except the last `leaving`; readers that have one of them open keep it."""
+        """Remove all kept versions except the last `leaving`; readers keep the version that they have open."""
         for version in self.kept()[leaving:]:
             with suppress(PermissionError):  # some systems cannot remove a file in use: retried the next night
                 remove(version)
@@ -203,13 +203,13 @@ def set_aside(path: Path, aside: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a database file, if it is there, and what a killed writer or an analyst's changes left beside it."""
+    """Remove a database file, if there, and what a killed writer or an analyst's changes left beside."""
     for ending in ("", ".wal", COPY):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 def same_file(file: Path, name: Path) -> None:
-    """Hard-link a file; copy it if the disk does not support that."""
+    """Hard-link a file, or copy where the disk has no hard links."""
     try:
         os.link(file, name)
     except OSError:
@@ -224,7 +224,7 @@ class Registered(formats.Stored, frozen=True, kw_only=True):
 
 
 class OwnFiles:
-    """The files that one warehouse has published, by the digests that it registered."""
+    """The files that a warehouse has published, by the registered digests."""
 
     def __init__(self, erasure_register: ErasureRegister) -> None:
         self.erasure_register = erasure_register
@@ -234,30 +234,30 @@ class OwnFiles:
         self._digests: dict[tuple[int, int, int], str] = {}
 
     def register(self, file: Path) -> None:
-        """Register a finished file, durably, before it is published."""
+        """Register a finished file, durably, before readers get the file."""
         for above in (self._path.parent.parent, self._path.parent):
             files.folder(above)
         known = self._registered() | {self._digest(file): self.erasure_register.count}
         files.write(self._path, msgspec.json.encode(Registered(files=known)))
 
     def is_unmodified(self, path: Path) -> bool:
-        """Whether a file is there and is what this warehouse wrote, byte for byte."""
+        """Whether a file is there and is what the warehouse wrote, byte for byte."""
         return self.erasures_of(path) is not None
 
     def lacks_erasures(self, path: Path) -> bool:
-        """Whether a file is ours and was written before the last erasure, so that it may hold an erased student."""
+        """Whether a file is ours and was written before the last erasure, and so may hold an erased student."""
         erasures = self.erasure_register.count
         return bool(erasures) and (self.erasures_of(path) or 0) < erasures and self.is_unmodified(path)
 
     def erasures_of(self, path: Path) -> int | None:
-        """How many erasures a file of ours reflects; None if it is not as this warehouse wrote it."""
+        """How many erasures a file of ours reflects; None if the warehouse did not write the file so."""
         file = target(path)
         if file is None or _has_wal(path) or _has_wal(file) or not (known := self._registered()):
             return None
         return known.get(self._digest(file))
 
     def forget(self) -> None:
-        """Read each file again before it is recognised: one of them is damaged."""
+        """Read each file again before recognising the file: something is damaged."""
         self._digests.clear()
 
     def _registered(self) -> dict[str, int]:
@@ -279,6 +279,6 @@ class OwnFiles:
 
 
 def _has_wal(path: Path) -> bool:
-    """Whether a database has a non-empty write-ahead log: changes that are not in its file yet."""
+    """Whether a database has a non-empty write-ahead log: changes that are not in the file yet."""
     wal = path.with_name(f"{path.name}.wal")
     return wal.is_file() and wal.stat().st_size > 0

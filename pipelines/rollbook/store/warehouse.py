@@ -1,7 +1,7 @@
-"""The database that analysts open, and the one being built: copy, write, check, swap (G10).
+"""The database that analysts open, and the database being built: copy, write, check, swap (G10).
 
-The next file starts as a copy of an unchanged file that this warehouse wrote (`published`). Readers do not see it until
-the swap, and the next writer removes one that a crash left. `history` and `ops` write its content.
+The next file starts as a copy of an unchanged file that this warehouse wrote (`published`). Readers do not see the next
+file until the swap, and the next writer removes a file that a crash left. `history` and `ops` write the content.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ log = logging.getLogger(__name__)
 
 BUILD = "build"
 
-# Changes a copy of a kept file before it is published again.
+# Changes a copy of a kept file before the copy is published.
 Amend = Callable[[duckdb.DuckDBPyConnection], None]
 
 
 class Warehouse:
-    """The published file, the next one, and the folder where the writer works."""
+    """The published file, the next file, and the folder where the writer works."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Warehouse:
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
         files.set_mode(self.root, entered)
-        if self.fleet is not None:  # people who may enter this folder must pass the one that all institutions share
+        if self.fleet is not None:  # people who may enter this folder must pass the folder that all institutions share
             now = self.root.parent.stat().st_mode & 0o777
             if now | entered & 0o011 != now:
                 files.set_mode(self.root.parent, now | entered & 0o011)
@@ -129,7 +129,7 @@ class Warehouse:
             with connect(self.next, scratch=self.scratch) as con:
                 with transaction(con):
                     redeclared = schema.ensure(con)
-                if redeclared:  # else a new column's statistics would always include its initial NULLs
+                if redeclared:  # else a new column's statistics would always include the initial NULLs
                     con.execute("CHECKPOINT")
                 yield con, redeclared
         except BaseException:
@@ -137,13 +137,13 @@ class Warehouse:
             raise
 
     def retracked(self, path: Path) -> list[str]:
-        """The columns of a file whose history is not as they are tracked now (`schema.retracked`)."""
+        """The columns of a file whose history is not as tracked now (`schema.retracked`)."""
         with connect(path, scratch=self.scratch, read_only=True) as con:
             return schema.retracked(con)
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in memory with the published file attached as `published`, if there is one."""
+        """A connection in memory with the published file attached as `published`, if that exists."""
         with connect(scratch=self.scratch, about=self.published) as con:
             if self.published.is_file():
                 con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
@@ -156,7 +156,7 @@ class Warehouse:
             yield con
 
     def merged_days(self, path: Path | None = None) -> dict[date, str]:
-        """The merged days of the published file, or of another, each with its digest. Raises DamagedError."""
+        """The merged days of the published file, or of another, each with the digest. Raises DamagedError."""
         return dict(self._rows("SELECT snapshot_date, digest FROM spans.days ORDER BY 1", path))
 
     def recorded(self, path: Path) -> dict[tuple[date, int], datetime]:
@@ -204,7 +204,7 @@ class Warehouse:
     def merged_everywhere(self) -> dict[date, str]:
         """The merged days, with digests, that the published file and all kept older files have in common.
 
-        A day may expire only if all of them hold it: any may be restored later, and the lake could not add the day.
+        A day may expire only if all files hold the day: any may be restored later, and the lake could not add the day.
         """
         alike = set(self.merged_days().items())
         for kept in self.kept():
@@ -225,7 +225,7 @@ class Warehouse:
                 self.replace(kept)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
-        """Whether the published file, or another, can be read: its catalog, or if `thoroughly` every value in it."""
+        """Whether the published file, or another, can be read: the catalog, or if `thoroughly` every value."""
         path = path or self.published
         try:
             with connect(path, scratch=self.scratch, read_only=True) as con:
@@ -233,7 +233,7 @@ class Warehouse:
                 con.execute("SELECT MAX(snapshot_date) FROM spans.days").fetchall()
                 for schema_name, name in tables if thoroughly else ():
                     con.execute(f"SELECT BIT_XOR(HASH(t)) FROM {schema_name}.{name} AS t").fetchall()
-        except BusyError:  # an analyst opened it for writing, which does not damage it
+        except BusyError:  # an analyst opened the file for writing, which does no damage
             return True
         except (DamagedError, duckdb.Error):
             return False
@@ -241,26 +241,26 @@ class Warehouse:
 
     @contextmanager
     def finishing(self, copy_of: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, open for its last changes; it is first made again as a copy of the file `copy_of`, if given.
+        """The next file, open for the last changes; first made again as a copy of the file `copy_of`, if given.
 
-        Ends with a checkpoint, so that it is ready for `swap` or `replace`.
+        Ends with a checkpoint, so that the file is ready for `swap` or `replace`.
         """
         if copy_of is not None:
-            remove(self.next)  # not the one without names, which may be waiting to be published
+            remove(self.next)  # not the file without names, which may be waiting for the publish
             shutil.copyfile(copy_of, self.next)
         with connect(self.next, scratch=self.scratch) as con:
             yield con
             con.execute("CHECKPOINT")
 
     def swap(self) -> None:
-        """Publish the next file, and keep the previous one."""
-        self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds one version more
+        """Publish the next file, and keep the previous file."""
+        self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds a version more
         altered = self._set_aside_altered()
         self.own.register(self.next)
         self._show(self.versions.add(self.next), instead_of=altered)
 
     def replace(self, path: Path) -> None:
-        """Put the next file in the place of the published one or of a kept one, which is removed."""
+        """Put the next file in the place of the published or of a kept file, which is removed."""
         self.own.register(self.next)
         if path == self.published:
             self._show(self.versions.add(self.next), instead_of=self.versions.newest())
@@ -268,7 +268,7 @@ class Warehouse:
             self.versions.replace(path, self.next)
 
     def kept(self) -> list[Path]:
-        """The kept versions before the published one, the newest first."""
+        """The kept versions before the published file, the newest first."""
         return self.versions.kept()
 
     def restore(self, kept: Path, amend: Amend | None = None) -> None:
@@ -298,9 +298,9 @@ class Warehouse:
         self.versions.retire()
 
     def _set_aside_altered(self) -> Path | None:
-        """Keep the published file: as a version, or in `build/altered/` if it is not as Rollbook wrote it.
+        """Keep the published file: as a version, or in `build/altered/` if not as Rollbook wrote it.
 
-        Returns the altered version, if it was one; the caller removes it once readers have another. Only the last KEPT
+        Returns the altered version, if any; the caller removes that once readers have another. Only the last KEPT
         altered files are kept.
         """
         found = target(self.published)
@@ -333,7 +333,7 @@ class Warehouse:
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
         """The current published records of a set that were not received.
 
-        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`, without empty values.
+        Maps each id to the (field, value) pairs to search by, in the order of `Set.names`, without empty values.
         """
         if not self.published.is_file():
             return {}

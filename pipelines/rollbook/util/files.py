@@ -1,6 +1,6 @@
 """Crash-safe private files (G12): write to a temporary name, fsync, rename, fsync the folder.
 
-Nothing here knows what the files contain. Missing features of a file system are reported with its name: a network share
+Nothing here knows what the files contain. Missing features of a file system are reported with the name: a network share
 may have no locks or no file modes, and may not replace a file that is open.
 """
 
@@ -30,12 +30,12 @@ T = TypeVar("T")
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
-# The suffix of half-written files. No reader's glob matches it, and the next writer removes them.
+# The suffix of half-written files. No reader's glob matches this ending, and the next writer removes such files.
 PARTIAL = ".partial"
 
-# A process's temporary folder, and the lock in it that shows whether the process still runs.
+# A process's temporary folder, and the lock inside, which shows whether the process still runs.
 ASIDE, LOCK = "aside-", "lock"
-# Raised when another process removes the folder while its lock file is being locked.
+# Raised when another process removes the folder during the locking.
 _REMOVED = (FileNotFoundError, FileExistsError)
 
 # Errors of file systems without the requested feature.
@@ -51,7 +51,7 @@ _told: set[int] = set()
 
 
 class Lock(FileLock):
-    """The operating system's lock: a killed process leaves none behind. Only the owner may use its file."""
+    """The operating system's lock: a killed process leaves none behind. Only the owner may use the lock's file."""
 
     def __init__(self, path: Path, timeout: float = -1) -> None:
         super().__init__(path, timeout=timeout, mode=PRIVATE_FILE, fallback_to_soft=False)
@@ -73,10 +73,10 @@ class Lock(FileLock):
 
 
 def keep_private(home: str | None) -> None:
-    """Make new files of this process and its children, and Dagster's `home`, accessible to the owner only.
+    """Make new files of this process and of children, and Dagster's `home`, accessible to the owner only.
 
-    Every entry point calls this first: the command, the code location, the UI. Dagster leaves its databases and logs
-    world-readable; closing their folder also protects files that exist already.
+    Every entry point does so first: the command, the code location, the UI. Dagster leaves its databases and logs
+    world-readable; closing the folder also protects files that exist already.
     """
     os.umask(0o077)
     if home and Path(home).is_absolute():
@@ -85,7 +85,7 @@ def keep_private(home: str | None) -> None:
 
 
 def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
-    """Create a folder and its parents, accessible to the owner only unless `mode` says otherwise."""
+    """Create a folder with the parents, accessible to the owner only unless `mode` says otherwise."""
     if not path.is_dir():
         folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def note_holder(lock: Path, says: str) -> None:
-    """Note beside a lock who holds it, for `holder`."""
+    """Note beside a lock who holds the lock, for `holder`."""
     note = lock.with_suffix(".txt")
     with suppress(OSError):  # what is locked for reports a full disk itself
         note.write_text(says, encoding="utf-8")
@@ -131,12 +131,12 @@ def set_mode(path: Path, mode: int) -> None:
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode for the folders above a file of this mode: every reader must be able to enter them."""
+    """Return the mode for the folders above a file of a mode: every reader must be able to enter."""
     return mode | (mode & 0o444) >> 2 | PRIVATE_FOLDER
 
 
 def names(path: Path | str) -> list[str]:
-    """Return the names in a folder; none if it is missing. Takes a tenth of the time of `Path.glob`."""
+    """Return the names in a folder; none if the folder is missing. Takes a tenth of the time of `Path.glob`."""
     try:
         return os.listdir(path)  # noqa: PTH208 - only the names are needed
     except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +154,7 @@ class Decoded(Generic[T]):
         self._known: dict[str, tuple[tuple[int, int, int], T]] = {}
 
     def read(self, path: str) -> T:
-        """Return the decoded file, from the cache if it is unchanged. Raises OSError, and any error of `decode`."""
+        """Return the decoded file, from the cache if unchanged. Raises OSError, and any error of `decode`."""
         with open(path, "rb") as file:  # noqa: PTH123 - thousands a night: a str costs a tenth of a Path
             stat = os.fstat(file.fileno())
             same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
@@ -192,8 +192,8 @@ def sync(path: Path) -> None:
 def move(source: Path, target: Path) -> Path:
     """Rename a file or folder, replacing a file at `target`; returns `target`.
 
-    A network share may refuse while another program has the file open: it is tried again for two seconds. Raises
-    OSError, with EBUSY if nothing but that explains it.
+    A network share may refuse while another program has the file open: the move is tried again for two seconds. Raises
+    OSError, with EBUSY where only that explains the refusal.
     """
     waits = iter(_TRY_AGAIN)
     while True:
@@ -212,7 +212,7 @@ def move(source: Path, target: Path) -> Path:
 def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     """Yield a temporary path to write to; if the block succeeds, that file replaces `path` atomically and durably.
 
-    A crash at any moment leaves either the old file or the new one. The temporary file is new, so nothing is written
+    A crash at any moment leaves either the old or the new file. The temporary file is new, so nothing is written
     through a link that another account has put there.
     """
     aside = path.with_name(f".{path.name}{PARTIAL}")
@@ -230,7 +230,7 @@ def replacing(path: Path, mode: int = PRIVATE_FILE) -> Iterator[Path]:
 
 @contextmanager
 def handing_out(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write to; if the block succeeds, it replaces `path` atomically and durably.
+    """Yield a file to write to; if the block succeeds, the file replaces `path` atomically and durably.
 
     For folders that other accounts may write to: the temporary name is unpredictable, no existing file is opened, and
     only the owner can ever read the file. A link at `path` is replaced, not followed.
@@ -258,7 +258,7 @@ def aside(within: Path) -> Iterator[Path]:
     while True:
         made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
         lock = Lock(made / LOCK)
-        with suppress(*_REMOVED):  # a sweep removed the folder before it was locked
+        with suppress(*_REMOVED):  # a sweep removed the folder before the locking
             lock.acquire()
             break
     try:
@@ -269,20 +269,20 @@ def aside(within: Path) -> Iterator[Path]:
 
 
 def sweep_aside(within: Path) -> None:
-    """Remove the `aside` folders of killed processes, not those of running ones."""
+    """Remove the `aside` folders of killed processes, not of running processes."""
     for left in within.glob(f"{ASIDE}*"):
         with suppress(Timeout, *_REMOVED), Lock(left / LOCK, timeout=0):  # in use, or already gone
             shutil.rmtree(left, ignore_errors=True)
 
 
 def write(path: Path, content: bytes, mode: int = PRIVATE_FILE) -> None:
-    """Write a whole file atomically and durably; on an error the old one stays."""
+    """Write a whole file atomically and durably; on an error the old file stays."""
     with replacing(path, mode) as aside:
         aside.write_bytes(content)
 
 
 def empty(path: Path) -> Path:
-    """Create a private folder, or empty it; returns its path."""
+    """Create a private folder, or empty the folder; returns the path."""
     shutil.rmtree(path, ignore_errors=True)
     return folder(path)
 

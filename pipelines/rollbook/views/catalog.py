@@ -1,8 +1,8 @@
-"""Creates the views and macros, with a comment on each of them and on each view's columns.
+"""Creates the views and macros, with a comment on each, and on each view's columns.
 
-A view is one file in `sql/`: its header says what a row is, which columns are the key and what each column means; the
+A view is one file in `sql/`: the header says what a row is, which columns are the key and what each column means; the
 query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
-in files whose names begin with `_`. To add a view, add its file, and its name to `VIEWS`.
+in files whose names begin with `_`. To add a view, add the file, and the name to `VIEWS`.
 
 The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
 `schema`.
@@ -33,7 +33,7 @@ from rollbook.views import editable, metrics
 sql = statements("rollbook.views", "macros")
 query = statements("rollbook.views")
 
-# In the order in which they are created: a later one may read an earlier one.
+# In the order in which they are created: a later view may read an earlier view.
 VIEWS: tuple[str, ...] = (
     "roster",
     "student_progress",
@@ -67,7 +67,8 @@ RESERVED = {
 
 
 def check(table: Table) -> None:
-    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where it stays."""
+    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where no erasure comes.
+    """
     for column in table.columns:
         where = f"tables.py: {table.name}.{column.name}"
         if column.name in RESERVED:
@@ -101,7 +102,7 @@ for _table in TABLES.values():
     check(_table)
 check_names()
 
-# For people who open a file that was copied away from its warehouse.
+# For people who open a file that was copied away from the warehouse.
 MOVED = f"If the lake was moved: SET VARIABLE {LAKE} = '/new/place/snapshots'."
 
 # The Jinja variables of a view's file.
@@ -116,7 +117,7 @@ PARTS: dict[str, object] = {
     "own": lambda table: of_set(table.set)[0].name,
 }
 
-# A macro in the file that returns the digest of its views.
+# A macro in the file that returns the digest of the views.
 _MADE = "views_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
@@ -127,7 +128,7 @@ _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 
 @dataclass(frozen=True)
 class View:
-    """An analysts' view: what a row is, what each column means (in order), the query, and its key.
+    """An analysts' view: what a row is, what each column means (in order), the query, and the key.
 
     The `key` is unique; key columns in `nullable` may be NULL.
     """
@@ -147,7 +148,7 @@ class View:
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro: its parameters, what it returns, the statement that creates it, and its kind for COMMENT ON."""
+    """A macro: the parameters, the result, the statement that creates the macro, and the kind for COMMENT ON."""
 
     name: str
     parameters: tuple[str, ...]
@@ -158,7 +159,7 @@ class Macro:
 
 @cache
 def view(name: str) -> View:
-    """Read one view's file. Raises ValueError if its header does not name the view."""
+    """Read one view's file. Raises ValueError if the header does not name the view."""
     return parse(name, query(name, **PARTS))
 
 
@@ -174,9 +175,9 @@ def parse(name: str, text: str) -> View:
 
 
 def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the key's columns, and those of them that may be NULL. Raises ValueError if the line is malformed.
+    """Return the key's columns, and which of these may be NULL. Raises ValueError if the line is malformed.
 
-    A view without the line gets no key; a test requires one of every view.
+    A view without the line gets no key; a test requires a key of every view.
     """
     lines = [m[1] for line in header if (m := _KEY.fullmatch(line))]
     columns = [_KEY_COLUMN.fullmatch(part) for line in lines for part in line.split(", ")]
@@ -228,7 +229,7 @@ def changes_between(version: str) -> Macro:
 
 
 def macros(version: str = "") -> tuple[Macro, ...]:
-    """Return all macros, for one version of the file."""
+    """Return all macros, for a version of the file."""
     return (
         *(as_of(table, version) for table in TABLES.values()),
         Macro(
@@ -257,13 +258,13 @@ def macros(version: str = "") -> tuple[Macro, ...]:
 
 
 def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord], version: str) -> None:
-    """Create or replace every view and macro, with comments, since the lake may have moved or its columns changed.
+    """Create or replace every view and macro, with comments, since the lake may have moved or columns changed.
 
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
     create_macros(con, macros(version))
-    if _views_made(con) != _views_digest():  # a night's file is a copy of the last one, usually with the same views
+    if _views_made(con) != _views_digest():  # a night's file is a copy of the last file, usually with the same views
         _make_views(con)
 
 
@@ -271,7 +272,7 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
 def prepared() -> bytes:
     """Return a database file without rows: every table and view, with comments.
 
-    They follow from the code alone, and making them takes longer than anything else in a small school's first night.
+    Views follow from the code alone, and making views takes longer than anything else in a small school's first night.
     """
     with TemporaryDirectory() as folder:
         path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
@@ -282,7 +283,7 @@ def prepared() -> bytes:
 
 
 def _make_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the views, and the macro that says which they are."""
+    """Create the views, and the macro that names the set."""
     create_views(con)
     con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
     con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
@@ -291,7 +292,7 @@ def _make_views(con: duckdb.DuckDBPyConnection) -> None:
 def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
     """Return the digest of the views that a file holds; None if the file has none."""
     (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
-    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` it would abort the transaction
+    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` an error would abort the transaction
         row = aside.execute(f"SELECT {file}.spans.{_MADE}()").fetchone()
         return str(row[0]) if row else None
     return None
@@ -299,14 +300,14 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
 
 @cache
 def _views_digest() -> str:
-    """Return a digest of the views' inputs: their text, the tables they read, and DuckDB's version."""
+    """Return a digest of the views' inputs: the text, the tables behind the views, and DuckDB's version."""
     columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
     return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
 
 
 def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecord]) -> None:
-    """Create the views of the lake. They name the files of these days, below the lake's present folder or the folder in
-    a connection's variable (LAKE).
+    """Create the views of the lake. The views name the files of the days, below the lake's present folder or the folder
+    in a connection's variable (LAKE).
     """
     for relation in schema.snapshots():
         columns = relation.columns
@@ -341,7 +342,7 @@ def create_view(
     about: str,
     columns: Iterable[tuple[str, str]],
 ) -> None:
-    """Create or replace one view, with a comment on it and on each of its columns."""
+    """Create or replace a view, with a comment on the view and on each column."""
     con.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {query}")
     comment(con, "VIEW", f"{schema}.{name}", about, columns)
 
@@ -349,7 +350,7 @@ def create_view(
 def comment(
     con: duckdb.DuckDBPyConnection, kind: str, full: str, about: str, columns: Iterable[tuple[str, str]]
 ) -> None:
-    """Comment on a view or table, by its full name, and on its columns."""
+    """Comment on a view or table, by the full name, and on the columns."""
     con.execute(f"COMMENT ON {kind} {full} IS {literal(about)}")
     for column, meaning in columns:
         con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}")

@@ -1,24 +1,24 @@
-"""Updates the copy after each writer, restores a warehouse from it, and proves that it can be restored.
+"""Updates the copy after each writer, restores a warehouse from the copy, and proves that this works.
 
 Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
-the codes of the pseudonymous file; also `snapshots/`, for engines that read them there. The published file, the report
+the codes of the pseudonymous file; also `snapshots/`, for engines that read the copy. The published file, the report
 and the access log are not copied. The next writer deletes from the copy what was replaced or expired here, such as an
 erased student's bodies: the object store must keep no old versions, or expire them. Files lost here are not deleted
-there: a night that finds this fails, until somebody restores it or gives it up.
+there: a night that finds a loss fails, until somebody restores the files or gives them up.
 
-The copy's catalog lists every file with its digest. Catalogs are numbered; the highest one is current.
+The copy's catalog lists every file with the digest. Catalogs are numbered; the highest number is current.
 
     _mirror/catalog-00000007.json
 
-A catalog is created only if its number is free (compare-and-swap), so two concurrent writers cannot both follow the
-sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps its path,
-because other engines read it; a restore leaves snapshots out, since a rebuild makes them. Each stored object is
-verified by reading it back. The copy is never the only one, and nothing waits for it: a failure is logged as a warning,
-and the next writer retries.
+A catalog is created only if the number is free (compare-and-swap), so two concurrent writers cannot both follow the
+sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps the path,
+because other engines read snapshots; a restore leaves snapshots out, since a rebuild makes snapshots. Each stored
+object is read back and verified. The copy is never the only record, and nothing waits for an update: a failure is
+logged as a warning, and the next writer retries.
 
-A proof restores the copy beside the warehouse, rebuilds it, and compares it row for row with what readers have. Expired
-days are in neither the copy nor the lake. With such days, the restored days are compared with the lake's, and every
-published file is read whole and compared with each of these days.
+A proof restores the copy beside the warehouse, rebuilds the tables, and compares them row for row with what readers
+have. Expired days are in neither the copy nor the lake. With such days, the restored days are compared with the lake's,
+and every published file is read whole and compared with each day.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
 _SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
 _OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, CATALOGS)))
-# These leave the published file a night before their day's raw bodies do, so the copy may hold more of them.
+# Refused values leave the published file a night before the day's raw bodies do, so the copy may hold more.
 EXPIRING = tuple(f"{r.schema}.{r.name}" for r in (REJECTS, REFUSED_VALUES))
 _NUMBER = re.compile(rf"{CATALOGS}/catalog-(\d{{8}})\.json")
 _DAY = re.compile(r"/snapshot_date=(\d{4}-\d\d-\d\d)(?:/|$)")
 _DISCARDED = re.compile(r"/discarded=(\d+)$")
 
-# Called with what is counted, how many are done, and all of them.
+# Called with what is counted, how many are done, and the total.
 Progress = Callable[[str, int, int], None]
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file: its size in bytes, and its SHA-256 in hex."""
+    """A file: the size in bytes, and the SHA-256 in hex."""
 
     size: int
     sha256: str
@@ -103,8 +103,8 @@ class Catalog(formats.Stored, frozen=True, kw_only=True):
 
 
 class MirrorState(formats.Stored, frozen=True, kw_only=True):
-    """The state of one warehouse: its random id, which the copy carries; how the last update failed; when the
-    copy was last proven, when that was last tried, and why it then failed (`unproven`).
+    """The state of a warehouse: the random id, which the copy carries; how the last update failed; when the copy was
+    last proven, when a proof was last tried, and why the proof failed (`unproven`).
 
     `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
     """
@@ -118,7 +118,7 @@ class MirrorState(formats.Stored, frozen=True, kw_only=True):
 
 
 class Mirror(Listener):
-    """The copy of one warehouse. `update` requires the writer lock."""
+    """The copy of a warehouse. `update` requires the writer lock."""
 
     name = "the copy in ROLLBOOK_LAKE"
 
@@ -132,12 +132,14 @@ class Mirror(Listener):
         self._lost: LostError | None = None
         self._is_published = False
 
-    def published(self, at: datetime) -> None:  # noqa: ARG002 - only that it happened
+    def published(self, at: datetime) -> None:  # noqa: ARG002 - only that a publish happened
         """Readers have a new file, so the copy may be proven when the writer ends."""
         self._is_published = True
 
     def ended(self, at: datetime) -> None:
-        """Update the copy, if one is wanted, and note how that ended; once a week, prove it after a publish."""
+        """Update the copy, if a place is set, and note how the update ended; once a week, prove the copy after a
+        publish.
+        """
         self._lost = None
         if not self.url:
             return
@@ -161,7 +163,7 @@ class Mirror(Listener):
         self._note(msgspec.structs.replace(self.state(), tried_at=at, proven_at=at, unproven=""))
 
     def remark(self) -> str:
-        """When the copy was last proven, and why it could not be updated or proven since; empty without a copy."""
+        """When the copy was last proven, and why no update or proof has worked since; empty without a copy."""
         if not self.url:
             return ""
         state = self.state()
@@ -183,18 +185,18 @@ class Mirror(Listener):
     def update(
         self, now: datetime, *, adopt: bool = False, accept_loss: bool = False, progress: Progress = lambda *_: None
     ) -> str:
-        """Copy what is new or differs, then write the next catalog, then delete what it does not list.
+        """Copy what is new or differs, then write the next catalog, then delete what the catalog does not list.
 
-        Except for snapshots, no object of an earlier catalog is changed before the next one is written. With `adopt`,
-        another warehouse's copy becomes this one's. Files lost here stay in the copy, and LostError is raised at the
-        end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object store fails.
-        Returns what was done, in words.
+        Except for snapshots, no object of an earlier catalog is changed before the next catalog is written. With
+        `adopt`, another warehouse's copy becomes this warehouse's. Files lost here stay in the copy, and LostError is
+        raised at the end, unless `accept_loss`. Raises MirrorError when the copy is another warehouse's, or the object
+        store fails. Returns what was done, in words.
         """
         bucket = Bucket(self.url, self.folder)
         last, known, before = newest(bucket), self._known(), self.state()
         local = _files(known)
         lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
-        # A lost landing stays known: its number is not given to another landing.
+        # A lost landing stays known: the number is not given to another landing.
         still = {path: was for path, was in before.known.items() if _source(path) in lost}
         state = msgspec.structs.replace(before, known=still | known)
         self._note(state)
@@ -203,7 +205,7 @@ class Mirror(Listener):
             _check_owner(bucket, last, state.warehouse, school_id, lost, adopt=adopt)
         own = {path: file for path, file in local.items() if _source(path) not in lost}
         missing = _missing(bucket, last, own)
-        # Records of days come last: engines read a day's snapshot once its record is there.
+        # Records of days come last: engines read a day's snapshot once the record is there.
         missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
         with ThreadPoolExecutor(AT_ONCE) as threads:
             copied = threads.map(lambda item: bucket.put(item[0], self.root / item[1], item[2].sha256), missing)
@@ -244,9 +246,9 @@ class Mirror(Listener):
         return sorted(name for name, there in copied if self._is_lost(bucket, name, there, here.get(name, {})))
 
     def _is_lost(self, bucket: Bucket, name: str, there: Source, here: Source) -> bool:
-        """Whether a landing or another file of the copy is missing here, or something else is in its place.
+        """Whether a landing or another file of the copy is missing here, or something else is there.
 
-        It may have expired, and files of our own may change; a landing may be discarded, get its verdict, and be
+        A landing may have expired, and files of our own may change; a landing may be discarded, get its verdict, and be
         rewritten by an erasure. A warehouse set back to a backup may even have another landing under the same number.
         """
         day = _day_of(name)
@@ -274,7 +276,7 @@ class Mirror(Listener):
         return newest(Bucket(self.url, self.folder)), self.state()
 
     def behind(self, catalog: Catalog) -> list[str]:
-        """The files that the copy lacks, or holds otherwise or though they are gone here, sorted."""
+        """The files that the copy lacks, or holds otherwise, or holds after their end here, sorted."""
         return sorted({path for path, _ in _files(self._known()).items() ^ catalog.files.items()})
 
     def verify(self, progress: Progress = lambda *_: None) -> list[str]:
@@ -294,7 +296,7 @@ class Mirror(Listener):
         return wrong
 
     def state(self) -> MirrorState:
-        """The kept state. If it cannot be read, it is a new warehouse's, and all digests are computed again."""
+        """The kept state. An unreadable state counts as a new warehouse's, and all digests are computed again."""
         try:
             return formats.decode((self.root / STATE).read_bytes(), MirrorState, self.root / STATE)
         except (OSError, msgspec.DecodeError):
@@ -321,7 +323,7 @@ class Mirror(Listener):
 
 
 def _for_minutes(minutes: float) -> Progress:
-    """A progress that raises MirrorError once this many minutes have passed."""
+    """A progress that raises MirrorError once so many minutes have passed."""
     until = time.monotonic() + 60 * minutes
 
     def show(*_: object) -> None:
@@ -354,13 +356,13 @@ def stored_as(path: str, file: File) -> str:
 
 
 def _day_of(path: str) -> date | None:
-    """The day of a landing, a snapshot or a file in them; None for any other file."""
+    """The day of a landing, of a snapshot or of a file in either; None for any other file."""
     found = _DAY.search(path)
     return date.fromisoformat(found[1]) if found else None
 
 
 def _source(path: str) -> str:
-    """The source of a file: its landing's folder, whether or not it is discarded; else itself."""
+    """The source of a file: the landing's folder, discarded or not; else the file."""
     if not path.startswith(RAW) or _day_of(path) is None:
         return path
     return _DISCARDED.sub(r"/landing=\1", path.rsplit("/", 1)[0])
@@ -380,7 +382,7 @@ def _files(known: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
 
 
 def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
-    """The files of the copy that stay because they are lost here, and the snapshots of their days."""
+    """The lost files, which stay in the copy, and the snapshots of their days."""
     kept = {path: file for path, file in last.files.items() if _source(path) in lost}
     days = {_day_of(path) for path in kept} - {None}
     derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
@@ -388,12 +390,12 @@ def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str
 
 
 def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
-    """The files still to be copied: each object's name, its path in the warehouse, and the file."""
+    """The files still to be copied: each object's name, the path in the warehouse, and the file."""
     there = bucket.sizes()
     before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
 
     def is_there(name: str, file: File) -> bool:
-        # If no catalog lists it, an interrupted writer left it, and the content may be incomplete.
+        # A file that no catalog lists was left by an interrupted writer, and may be incomplete.
         return there.get(name) == file.size and (
             before.get(name) == file or (not name.startswith(SNAPSHOTS) and bucket.fetch(name) == file.sha256)
         )
@@ -405,7 +407,8 @@ def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) ->
 def _check_owner(
     bucket: Bucket, last: Catalog, warehouse: str, school_id: int | None, lost: list[str], *, adopt: bool
 ) -> None:
-    """Raise MirrorError for another warehouse's copy, and LostError if it may be all that is left of that."""
+    """Raise MirrorError for another warehouse's copy, and LostError if the copy may be all that is left of the other.
+    """
     if None not in (last.school_id, school_id) and last.school_id != school_id:
         raise MirrorError(
             f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
@@ -433,7 +436,7 @@ def _lost(bucket: Bucket, lost: list[str]) -> LostError:
 
 
 def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: None) -> Catalog:
-    """Restore a copy into an empty folder; returns its catalog. `rollbook rebuild` then makes everything else.
+    """Restore a copy into an empty folder; returns the catalog. `rollbook rebuild` then makes everything else.
 
     Resumes an interrupted restore. Raises ArgumentError for a folder that holds anything else, MirrorError for a file
     that is missing or damaged.
@@ -472,7 +475,7 @@ def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: N
 
 # -- the object store --------------------------------------------------------------------------------------------------
 
-# Timeouts of one request (at most 5 MB), and of all its retries together.
+# Timeouts of a request (at most 5 MB), and of all retries together.
 REQUEST_SECONDS = 60
 RETRY_SECONDS = 180
 
@@ -506,7 +509,7 @@ class Bucket:
                 self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
 
     def put(self, name: str, content: Path, digest: str) -> None:
-        """Store an object and read it back; raises MirrorError when its SHA-256 is not `digest`."""
+        """Store an object and read the content back; raises MirrorError when the SHA-256 is not `digest`."""
         with self._translated("take an object"):
             self._obstore.put(self._store, name, content)
         if self.fetch(name) != digest:
@@ -516,7 +519,7 @@ class Bucket:
             )
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object atomically, in one request; returns whether it is ours: no other one exists already."""
+        """Create an object atomically, in one request; returns whether the object is ours, and none existed before."""
         errors = self._obstore.exceptions
         with self._translated("take an object"), suppress(errors.AlreadyExistsError, errors.PreconditionError):
             self._obstore.put(self._store, name, content, mode="create", use_multipart=False)
@@ -529,7 +532,8 @@ class Bucket:
             return bytes(self._obstore.get(self._store, name).bytes())
 
     def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
-        """Read an object, into an open file if given; returns its SHA-256 in hex, empty if there is no such object."""
+        """Read an object, into an open file if given; returns the SHA-256 in hex, empty if the object does not exist.
+        """
         digest = sha256()
         with self._translated("be read"), suppress(FileNotFoundError):
             for chunk in self._obstore.get(self._store, name):
@@ -546,7 +550,7 @@ class Bucket:
             return {found["path"]: found["size"] for page in listed for found in page}
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects. If one of them is missing, others may stay for the next time."""
+        """Delete objects. Where an object is missing, the rest may stay for the next time."""
         with self._translated("delete objects"), suppress(FileNotFoundError):
             self._obstore.delete(self._store, names)
 
@@ -574,9 +578,10 @@ class Bucket:
 
 
 def prove(settings: Settings, progress: Progress) -> None:
-    """Prove a warehouse's copy, and its published files. Requires the writer lock, and that nothing is behind.
+    """Prove a warehouse's copy, and the published files. Requires the writer lock, and that nothing is behind.
 
-    Raises MirrorError with what differs, and what restoring and rebuilding raise. `progress` may raise, to stop it.
+    Raises MirrorError with what differs, and what restoring and rebuilding raise. `progress` may raise, to stop the
+    proof.
     """
     ours = Warehouse(settings.warehouse_path)
     with files.aside(ours.build) as folder:
@@ -601,7 +606,7 @@ def prove(settings: Settings, progress: Progress) -> None:
 
 
 def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator[str]:
-    """The tables that differ between two warehouses: the published ones, or those of the lake's days."""
+    """The tables that differ between two warehouses: the published tables, or the tables of the lake's days."""
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("ours", "theirs")]
         for r in declared()
@@ -630,7 +635,7 @@ def _published(relation: Relation, of: str) -> str:
 
 
 def _faults(warehouse: Warehouse, file: Path) -> list[str]:
-    """Faults of a published file: it cannot be read, or is not what the lake's days say."""
+    """Faults of a published file: unreadable, or not what the lake's days say."""
     if not warehouse.is_sound(file, thoroughly=True):
         return [f"{file.name} cannot be read"]
     with connect(file, scratch=warehouse.scratch, read_only=True) as con:

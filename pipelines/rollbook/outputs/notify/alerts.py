@@ -1,9 +1,10 @@
-"""Alerts: one message for each failed, held or late sync and each set that stays unproven, and one when syncs recover.
+"""Alerts: one message for each failed, held or late sync and each set that stays unproven, and a message when syncs
+recover.
 
 The input is an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are undelivered, so
 that nothing is sent twice after a restart, or when two processes see the same run. `deliver` sends the messages of one
-institution or of many: one for each list of addresses, with a paragraph for each cause. Errors here are only logged: no
-sync fails because of an alert.
+institution or of many: a message for each list of addresses, with a paragraph for each cause. Errors here are only
+logged: no sync fails because of an alert.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ log = logging.getLogger(__name__)
 
 # Reported outcomes that are remembered; far more than the runs that can be waiting for the sensor.
 REMEMBERED = 500
-# Minutes until each retry of an undelivered message; after the last one it is dropped as outdated.
+# Minutes until each retry of an undelivered message; after the last retry the message is dropped as outdated.
 RETRY_MINUTES = (1, 5, 15, 60, 180, 360, 720)
-# How long a message waits to be combined with other institutions' messages, which finish their nights one by one.
+# How long a message waits to be combined with other institutions' messages, which end their nights at different times.
 BATCH_DELAY = timedelta(minutes=10)
-# Lease: a process that took messages must settle them within this time; otherwise they are retried.
+# Lease: a process that took messages must settle each within this time; otherwise a message is retried.
 TAKEN = timedelta(minutes=5)
 MAX_CAUSES = 20
 LOCK_SECONDS = 60.0
@@ -46,7 +47,7 @@ MAX_NAME = 80
 
 
 class AlertKind(StrEnum):
-    """How a sync ended, that it is late, or that a set stays unproven. Urgent ones come first in a message."""
+    """How a sync ended, that a sync is late, or that a set stays unproven. Urgent outcomes come first in a message."""
 
     FAILED = "failed"
     HELD = "held"
@@ -82,7 +83,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 class AlertState(formats.Stored, frozen=True, kw_only=True):
     """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
-    one was bad, and the outbox.
+    outcome was bad, and the outbox.
     """
 
     since: datetime
@@ -105,7 +106,7 @@ class Alerts:
         self._path = rollbook.warehouse.build / "alerts.json"
 
     def report(self, outcome: Outcome) -> bool:
-        """Queue a message for an outcome that was not reported before; a good one only if the last one was bad.
+        """Queue a message for an outcome that was not reported before; a good outcome only after a bad outcome.
 
         A sync that leaves a set unproven for long is not good: that is reported instead, once. Returns whether a
         message was queued.
@@ -117,7 +118,7 @@ class Alerts:
             outcomes = [outcome]
             if (
                 outcome.kind is AlertKind.SYNCED
-            ):  # each set that stays unproven is one outcome for as long as that lasts
+            ):  # each set that stays unproven is one outcome, for as long as it stays so
                 outcomes += [
                     Outcome(f"unproven {u.set} {u.since}", AlertKind.UNPROVEN, outcome.day, u.description)
                     for u in self.rollbook.landings.long_unproven()
@@ -136,12 +137,12 @@ class Alerts:
             return bool(told)
 
     def take(self, message: Message) -> Message | None:
-        """Lease a message, to send it; None if another process has it."""
+        """Lease a message, to be sent; None if another process has the message."""
         taken = msgspec.structs.replace(message, next_at=self.clock() + TAKEN)
         return taken if self._exchange(message, taken) else None
 
     def settle(self, taken: Message, failed: Mapping[str, UndeliveredError]) -> None:
-        """Record the result of a taken message: the errors by address. Undelivered ones are retried, for a day."""
+        """Record the result of a taken message: the errors by address. Undelivered messages are retried, for a day."""
         left = tuple(name for name, error in failed.items() if error.retryable)
         if not left or taken.tries == len(RETRY_MINUTES):
             self._exchange(taken)
@@ -159,7 +160,7 @@ class Alerts:
             return True
 
     def missed_night(self) -> datetime | None:
-        """The scheduled time of the last night past its grace period, reported or not; None if it was before alerts
+        """The scheduled time of the last night past its grace period, reported or not; None for a night before alerts
         were turned on.
         """
         night = cron.due(self.settings.cron)
@@ -171,8 +172,8 @@ class Alerts:
             return tick if tick >= state.since else None
 
     def report_late(self, has_ended_since: Callable[[datetime], bool]) -> datetime | None:
-        """Report the last night, once, if it is late: past its grace period, and no sync has finished since it
-        was due (a finished sync sends its own alert). Returns a newly late night's time.
+        """Report the last night, once, if late: past the grace period, and no sync has finished since the night was due
+        (a finished sync sends an alert). Returns a newly late night's time.
         """
         night = self.missed_night()
         if night is None:
@@ -190,7 +191,7 @@ class Alerts:
 
     def _message(self, outcome: Outcome) -> Message:
         published: list[tuple[object, ...]] = []
-        with suppress(RollbookError, OSError):  # no file yet, or another process has it open for writing
+        with suppress(RollbookError, OSError):  # no file yet, or another process has the file open for writing
             published = run_query(
                 self.rollbook.warehouse.published,
                 """
@@ -224,7 +225,7 @@ class Alerts:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from reporting the same outcome. Goes on without the lock if it cannot be taken."""
+        """Keep other processes from reporting the same outcome. Goes on without a lock that cannot be taken."""
         with ExitStack() as stack:
             try:
                 files.folder(self._path.parent)
@@ -238,7 +239,7 @@ class Alerts:
         """The reported outcomes, and which messages are not delivered yet."""
         try:
             return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), AlertState, self._path)
-        except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # also of that one people are told
+        except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # people are told of that outcome, too
             if not isinstance(error, FileNotFoundError):
                 log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
         return AlertState(since=self.clock())
@@ -263,21 +264,21 @@ class News(NamedTuple):
     message: Message
 
     def is_due(self, *, wait: bool) -> bool:
-        """Whether it is time to send the message; with `wait`, a new one must also have waited for others."""
+        """Whether it is time to send the message; with `wait`, a new message must also have waited for others."""
         delay = BATCH_DELAY if wait and not self.message.tries else timedelta()
         return self.message.next_at + delay <= self.alerts.clock()
 
 
 def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
-    """Send the institutions' due messages, each with the new ones for the same addresses. Never raises.
+    """Send the institutions' due messages, each with the new messages for the same addresses. Never raises.
 
-    With `wait`, a new message is due only once it has waited for others.
+    With `wait`, a new message is due only after a wait for others.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[News]] = {}
     for name, own in alerts.items():
         notify = own.settings.notify
         for message in own.load().outbox:
-            channels = tuple(c for c in message.channels if c in own.channels)  # others are no longer set
+            channels = tuple(c for c in message.channels if c in own.channels)  # other addresses are no longer set
             group = groups.setdefault((notify.get_secret_value() if notify else "", channels), [])
             group.append(News(name, own, message))
     for (_, channels), found in groups.items():

@@ -1,8 +1,8 @@
-"""The morning page: its data, its charts and its text.
+"""The morning page: data, charts and text.
 
 The data are queried from one open database through the analysts' views. Then the charts are laid out: where each bar,
 line and text goes (`chart.svg` draws them). They show counts, classes and days, never a person's name. Horizontal
-positions are percentages of the chart's width, so that a chart fits any screen while its text keeps its size; vertical
+positions are percentages of the chart's width, so that a chart fits any screen while the text keeps the size; vertical
 positions and heights are pixels. Colours are names of the page's CSS variables. `page.html` becomes one self-contained
 file.
 """
@@ -27,10 +27,10 @@ DAYS = 31
 CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
-NAMED, NAMED_AT_ONCE = 400, 20  # the others of those named are folded
-# Lower bounds of the severity groups; each group ends where the one before begins.
+NAMED, NAMED_AT_ONCE = 400, 20  # the rest of the named students are folded
+# Lower bounds of the severity groups; each group ends where the group before begins.
 SEVERITIES = (4, 3, 2, 1)
-# A common silence: of this many students or more, most are inactive and hardly any is active.
+# A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 # With fewer students, a class's average says more about single students than about the class.
 MIN_STUDENTS = 5
@@ -45,23 +45,23 @@ REASONS = (
 
 sql = statements("rollbook.outputs.report")
 
-# A row of a query, with its columns as attributes.
+# A row of a query, with the columns as attributes.
 Row = SimpleNamespace
 
 
 def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
 
-    `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new ones by
-    reason; None on the first night. `by_severity` has, for each group in SEVERITIES with students: its bound, those to
-    watch, the new ones. `watched` are classes with students to watch, `ahead` and `behind` classes against the average
-    class of their course, in points of completion. `trend` is the institution on each landed day; percentages and
-    scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or discarded.
-    `named` has the students to watch, the most severe first; empty unless names were requested. In a common `silence`,
-    which looks like a break, nobody is listed for being inactive: it has their number, and whether terms are given;
-    else it is None. `terms_ended` is the last day of the last term, if that is over.
+    `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new students by
+    reason; None on the first night. `by_severity` has, for each group in SEVERITIES with students: the bound, the
+    students to watch, the new students. `watched` are classes with students to watch, `ahead` and `behind` classes
+    against the average class of their course, in points of completion. `trend` is the institution on each landed day;
+    percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
+    discarded. `named` has the students to watch, the most severe first; empty unless names were requested. In a common
+    `silence`, which looks like a break, nobody is listed for being inactive: `silence` has the number, and whether
+    terms are given; else None. `terms_ended` is the last day of the last term, if that is over.
     """
-    # A temporary table, because several queries use it. Names and texts cost most, so only if requested.
+    # A temporary table, because several queries use the rows. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
     con.execute(f"""
@@ -147,7 +147,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
 
 
 def _common_silence(con: duckdb.DuckDBPyConnection, day: date, students: int) -> Row | None:
-    """Take those who are inactive out of `to_watch` if nearly everybody is; return how many they are (see above)."""
+    """Take the inactive students out of `to_watch` if nearly everybody is inactive; return how many (see above)."""
     inactive = _one(con, "SELECT COUNT(*) FROM to_watch WHERE is_inactive")
     active = _one(con, f"SELECT active_students FROM main.progress_daily WHERE snapshot_date = DATE '{day}'")
     if students < SILENT_STUDENTS or inactive <= SILENT_SHARE * students or active >= ACTIVE_SHARE * students:
@@ -158,7 +158,7 @@ def _common_silence(con: duckdb.DuckDBPyConnection, day: date, students: int) ->
 
 
 def _counted(con: duckdb.DuckDBPyConnection, which: str) -> tuple[int, ...]:
-    """Counts of the students that match `which`: all, those with several reasons, and those with each reason."""
+    """Counts of the students that match `which`: all, with several reasons, and with each reason."""
     sums = ", ".join(f"COUNT(*) FILTER ({flag})" for flag, _ in REASONS)
     query = f"SELECT COUNT(*), COUNT(*) FILTER (reason_count > 1), {sums} FROM to_watch WHERE {which}"
     return con.execute(query).fetchall()[0]
@@ -224,17 +224,17 @@ SQUARE = "\N{BLACK SQUARE}"
 
 LEGEND = 24  # a line of the legend
 KEYS = 4  # legend entries per line, on the narrowest phone
-ROW = 36  # a class with its bar below its title
-SIDE = 27  # a class with its bar beside its title
-PANEL = 128  # one of the month's lines, with its heading
+ROW = 36  # a class with the bar below the title
+SIDE = 27  # a class with the bar beside the title
+PANEL = 128  # a line of the month, with the heading
 DOT = 7
 
 
 # A filled rectangle: x, y, width, height and colour.
 Bar = tuple[float, float, float, float, str]
-# A line through points, its colour and width; a dot if both ends are the same point.
+# A line through points, the colour and the width; a dot if both ends are the same point.
 Line = tuple[tuple[tuple[float, float], ...], str, int]
-# A class's title, in a box that truncates it on a narrow screen: text, x, y, width and alignment.
+# A class's title, in a box that truncates the text on a narrow screen: text, x, y, width and alignment.
 Title = tuple[str, float, float, float, str]
 
 
@@ -252,7 +252,7 @@ class Label(NamedTuple):
 
 @dataclass
 class Chart:
-    """One chart: its name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
+    """One chart: name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
 
     per_line: ClassVar = KEYS
 
@@ -300,7 +300,7 @@ def _watch(shown: tuple[Row, ...]) -> Chart:
 
 
 def _compare(shown: tuple[Row, ...]) -> Chart:
-    """Each class has its bar on one side of the middle and its title on the other, so that they never overlap."""
+    """Each class has the bar on one side of the middle and the title on the other, so that the two never overlap."""
 
     def described(some: Iterable[Row]) -> str:
         return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
@@ -335,7 +335,7 @@ VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
 
 
 def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float | None]]] = VALUES) -> Chart:
-    """Lay out a line for each value, by its heading, below one another. There must be two days or more."""
+    """Lay out a line for each value, by heading, each below the last. There must be two days or more."""
     first, last = days[0].day, days[-1].day
     span = (last - first).days
     across = _scale(first.toordinal(), last.toordinal(), 14, 86)
@@ -419,9 +419,9 @@ def _short(day: date) -> str:
 
 # -- the page ----------------------------------------------------------------------------------------------------------
 
-# After this many hours without a new page, the page itself says that it is old.
+# After so many hours without a new page, the page itself says how old it is.
 STALE_HOURS = 36
-WEEK = 7  # days; within them, the name of a weekday says which one
+WEEK = 7  # days; within a week, the name of a weekday says which day
 
 
 @cache
@@ -440,8 +440,7 @@ def render(
     remarks: Sequence[str] = (),
 ) -> str:
     """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `advice` what
-    whoever runs Rollbook can do about it, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the
-    foot.
+    whoever runs Rollbook can do, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
     """
     return (
         _environment()
@@ -501,7 +500,7 @@ _NOTHING_NEW = {
 
 
 def trouble_of(morning: Row) -> str:
-    """The reason for not showing the newest night, as a sentence; empty if the page shows it."""
+    """The reason for not showing the newest night, as a sentence; empty if the page shows that night."""
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""
@@ -517,7 +516,7 @@ def _outcomes(nights: Sequence[Row]) -> str:
 
 
 def figures(morning: Row) -> list[tuple[str, str, str]]:
-    """The key figures: name, value, and comparison with one day about a week ago, the same for all."""
+    """The key figures: name, value, and comparison with a day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
     then = week_before(morning.trend, morning.day)
     share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
@@ -544,7 +543,7 @@ def _shown(value: float | None, unit: str = "") -> str:
 
 
 def since(today: Row, day: Row | None, measure: str) -> str:
-    """How a measure differs from that of an earlier day, in words."""
+    """How a measure differs from an earlier day's, in words."""
     now, then = getattr(today, measure), getattr(day, measure, None)
     if now is None or day is None or then is None:
         return "nothing from a week ago to compare with"

@@ -1,22 +1,20 @@
 """History as a function of the landed days (G7), and the fast way to the same rows.
 
 The function is `sql/definition.sql`. It reads runs of days on which a record stated the same. On the lake itself, each
-day is a run (`definition`). The schema `spans` stores the longest runs. `rebuild` makes them from the lake and computes
-everything. A nightly merge inserts a day between its neighbours: it touches only the records that state something else
-than their runs say, and recomputes only their history from that day on. So a night's merge hardly grows with the year.
-All ways run the same definition and give the same rows.
+day is a run (`definition`). The schema `spans` stores the longest runs. `rebuild` makes the runs from the lake and
+computes everything. A nightly merge inserts a day between two neighbours: the merge touches only the records that state
+something else than the runs say, and recomputes only the history of these records from that day on. So a night's merge
+hardly grows with the year. All ways run the same definition and give the same rows.
 
 `History` records the merged days; then the tables are updated two at a time, each in a transaction (`TableHistory`).
 All this happens in a file that nobody reads yet: for readers, the swap is the transaction. The steps of a merge share
-these temporary tables of its connection:
+temporary tables of the connection:
 
-    delta               the records that state something else on the merged day than their runs say
-    pieces              their runs around that day, which replace those in `spans`
-    touched             the records whose history may have changed, over all merged days
-    recent              their runs from a day on, and the last one before it
-    folded              their versions from a day on, by the definition
-    current_changes     how the current rows differ from the open versions
-    last_stated, untracked_values   the sources of the untracked values
+    delta               the records that state something else on the merged day than the runs say pieces the runs of
+    these records around that day, for `spans` touched             the records whose history may have changed, over all
+    merged days recent the runs from a day on, and the last run before folded the versions from a day on, by the
+    definition current_changes     how the current rows differ from the open versions last_stated, untracked_values the
+    sources of the untracked values
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ MIN_REBUILD = 12
 
 
 class History:
-    """The history of every table in one open database, and the lake it is a function of."""
+    """The history of every table in an open database, and the lake behind the history."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         self.con = con
@@ -60,7 +58,7 @@ class History:
 
     @property
     def has_expired_days(self) -> bool:
-        """Whether the history holds days that the lake no longer holds: folding the lake would lose them."""
+        """Whether the history holds days that the lake no longer holds: folding the lake would lose these days."""
         return not self.merged_days().keys() <= self.records.keys()
 
     def refold(self) -> list[TableCounts]:
@@ -111,7 +109,7 @@ class History:
     def _each(
         self, work: Callable[[TableHistory], TableCounts], alike: frozenset[str] = frozenset()
     ) -> list[TableCounts]:
-        """Do a piece of work for every table but those that stay `alike`, two at a time, each in a transaction."""
+        """Do a piece of work for every table but the tables that stay `alike`, two at a time, each in a transaction."""
         self.unchanged &= alike
 
         def piece(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
@@ -123,7 +121,7 @@ class History:
         return each_table(self.con, piece, TABLES.values())
 
     def _place(self, record: DayRecord) -> Place:
-        """Record a day as merged; returns its place among the others."""
+        """Record a day as merged; returns the place among the other days."""
         day, merged = record.snapshot_date, self.merged_days()
         was = self._around(day)
         same = unchanged(self.records, merged, day, record.digests)
@@ -132,7 +130,7 @@ class History:
         return replace(was, completeness_changed=changed, unchanged=same, is_next=day > max(merged, default=date.min))
 
     def _around(self, day: date) -> Place:
-        """A day's merged neighbours, and the sets that it proves complete, if it is merged itself."""
+        """A day's merged neighbours, and the sets that the day proves complete, if it is merged itself."""
         parameters = {"day": day}
         before, after = self.con.execute(
             """
@@ -159,14 +157,14 @@ class History:
 
 sql = statements("rollbook.store.history")
 
-# A run reaches a day or one of its neighbours.
+# A run reaches a day or a neighbour of the day.
 _NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A day's merged neighbours, the sets whose completeness changes on this day, the `unchanged` tables, and whether
-    it is later than all merged days.
+    """A day's merged neighbours, the sets whose completeness changes on the day, the `unchanged` tables, and whether
+    the day is later than all merged days.
     """
 
     day: date
@@ -183,7 +181,7 @@ class Place:
 
 
 class TableHistory:
-    """The history of one table, on its own connection, within the caller's transaction."""
+    """The history of a table, on a connection of the table's own, within the caller's transaction."""
 
     def __init__(
         self, con: duckdb.DuckDBPyConnection, lake: Lake, records: Mapping[date, DayRecord], table: Table
@@ -196,7 +194,7 @@ class TableHistory:
         self.columns = names(table.versioned)
 
     def begin(self, record: DayRecord) -> TableCounts:
-        """Merge the very first landed day: all its rows are added."""
+        """Merge the very first landed day: all rows are added."""
         con, name, day = self.con, self.name, record.snapshot_date
         stated = self.observations([record])
         con.execute(f"INSERT INTO spans.{name} SELECT {self.columns}, span_state, $1, NULL FROM ({stated})", [day])
@@ -211,7 +209,7 @@ class TableHistory:
         return TableCounts(table=name, before=0, added=record.rows.get(name, 0), changed=0, removed=0)
 
     def merge(self, places: Sequence[Place]) -> TableCounts:
-        """Merge days one after the other; recompute the touched records' history from the first of them on."""
+        """Merge days one after the other; recompute the touched records' history from the first merged day on."""
         self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
             if self.name in place.unchanged:
@@ -227,7 +225,7 @@ class TableHistory:
         return self._refold(date.min)
 
     def forget(self, places: Sequence[Place]) -> TableCounts:
-        """Remove days from all runs and recompute all history. `places` are those from before the removal."""
+        """Remove days from all runs and recompute all history. `places` are the days' places before the removal."""
         id_ = f"SELECT DISTINCT {self.table.parent_key} AS id FROM"
         self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
         for place in places:
@@ -245,7 +243,7 @@ class TableHistory:
         con.execute(f"DELETE FROM main.changes WHERE table_name = '{name}'")
         if self.records:
             # Directly on the lake's days, the definition gives the same rows (`definition`) for four times the work:
-            # its window functions would read a wide row per day instead of per change.
+            # the window functions would read a wide row per day instead of per change.
             everything = self.observations(self.records.values())
             con.execute(f"INSERT INTO spans.{name} {sql('runs_from_lake', table=self.table, observations=everything)}")
             con.execute(f"INSERT INTO history.{name} {definition(self.table, f'spans.{name}')}")
@@ -254,7 +252,7 @@ class TableHistory:
         return self._refresh_current()
 
     def observations(self, days: Collection[DayRecord]) -> str:
-        """Each record's statement on these days, as SQL: its rows, an empty list, or nothing."""
+        """Each record's statement on some days, as SQL: rows, an empty list, or nothing."""
         return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
 
     def _merge_day(self, place: Place) -> None:
@@ -290,7 +288,7 @@ class TableHistory:
         )
 
     def _replace_runs(self, place: Place, observations: str | None) -> None:
-        """Replace the runs around a day: those before it, the day, and those after it, merged where they are alike."""
+        """Replace the runs around a day: the runs before, the day, and the runs after, merged where alike."""
         self._run("pieces", place.around, observations=observations)
         self.con.execute(
             f"DELETE FROM spans.{self.name} WHERE {self.table.parent_key} IN (SELECT id FROM delta) AND {_NEAR}",
@@ -358,24 +356,26 @@ class TableHistory:
 
 
 def observations(table: Table, rows: str, observed: str) -> str:
-    """The statements of each record, as SQL, from a table's rows and the `observed` ones, both with `snapshot_date`."""
+    """The statements of each record, as SQL, from a table's rows and the `observed` rows, both with `snapshot_date`."""
     return sql("observations", table=table, rows=rows, observed=observed)
 
 
 def definition(table: Table, runs: str) -> str:
-    """The versions as SQL, from runs of days: of all records (`spans`), of the touched ones (`recent`), or a query of
-    observations, each of which is a run of one day.
+    """The versions as SQL, from runs of days: of all records (`spans`), of the touched records (`recent`), or a query
+    of observations, each a run of one day.
     """
     return sql("definition", table=table, runs=runs)
 
 
 def changes(table: Table, *, touched: bool = False) -> str:
-    """The changes between a table's versions, as SQL: of all records, or of the touched ones from `$since` on."""
+    """The changes between a table's versions, as SQL: of all records, or of the touched records from `$since` on."""
     return sql("changes", table=table, touched=touched, change_keys=CHANGE_KEYS)
 
 
 def untracked_values(table: Table, rows: str) -> str:
-    """The untracked values of a table on the days of `last_stated`, as SQL, from its `rows` with `snapshot_date`."""
+    """The untracked values of a table on the days of `last_stated`, as SQL, from the table's `rows` with
+    `snapshot_date`.
+    """
     columns = f"{names(table.key, 's.')}, {names(table.untracked, 's.')}"
     same = f"l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
     return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"
