@@ -1,4 +1,4 @@
-"""`python -m tests.campaign --seed N` plays one life again; `--total 10000` plays so many nights of new ones."""
+"""`python -m tests.campaign --seed N` plays a life again; `--total 10000` plays so many nights of new lives."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def many(first: int, lives: int, nights: int, *, stop: bool) -> int:
 
 
 def on_all_cores(seeds: Sequence[int], nights: int) -> Generator[Attempt]:
-    """Play the lives of these seeds, each as soon as a core is free. Closing it ends all of them."""
+    """Play the lives of some seeds, each as soon as a core is free. Closing the generator ends all lives."""
     for begin in range(0, len(seeds), BATCH):
         with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
             try:
@@ -70,7 +70,7 @@ def on_all_cores(seeds: Sequence[int], nights: int) -> Generator[Attempt]:
 
 
 def end(pool: ProcessPoolExecutor) -> None:
-    """End all lives of a pool, those that wait in it as well; each removes its folder."""
+    """End all lives of a pool, waiting lives as well; each removes the folder."""
     pool.shutdown(wait=False, cancel_futures=True)
     while workers := multiprocessing.active_children():
         for worker in workers:
@@ -80,7 +80,7 @@ def end(pool: ProcessPoolExecutor) -> None:
 
 
 def one(seed: int, nights: int, only: list[str] | None) -> int:
-    """Play one life; of one that fails, find the shortest that still does."""
+    """Play a life; of a life that fails, find the shortest that still does."""
     _, played, failure = attempt(seed, nights, only)
     if failure is None:
         print(f"It holds: {dict(sorted(played.items()))}")

@@ -1,10 +1,10 @@
-"""The campaign: the life of a simulated warehouse, night after night, and after each thing that happens it must hold
-what the model says.
+"""The campaign: the life of a simulated warehouse, night after night, and after each event the warehouse must hold what
+the model says.
 
-All of it is drawn from one seed: the school, the settings, what happens in which night. Each thing that happens has a
-place, `12.1` for the first one of the twelfth night, and draws from a random generator of its own, so that the others
-stay as they are when some are left out. Events are in `events_*`; here are their parts: a sync
-with its outcome foretold, an operator's call, damage, a look at the whole.
+Everything is drawn from a seed: the school, the settings, what happens in which night. Each event has a place, `12.1`
+for the first event of the twelfth night, and draws from a random generator of its own, so that other events stay the
+same when some are left out. Events are in `events_*`; here are the parts: a sync with its outcome foretold, an
+operator's call, damage, a look at the whole.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ Play = Callable[["Campaign"], bool | None]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that may happen, whenever it is `ready`; `play` returns False when it came to nothing.
+    """An event that may happen, whenever `ready`; `play` returns False when nothing came of the event.
 
-    It is drawn in proportion to its `weight`.
+    An event is drawn in proportion to the `weight`.
     """
 
     name: str
@@ -76,7 +76,7 @@ def register(name: str, play: Play, ready: Callable[[Campaign], bool], weight: f
 
 
 def event(ready: Callable[[Campaign], bool] = lambda c: True, weight: float = 1.0) -> Callable[[Play], Play]:
-    """Let what a function plays be able to happen, under its name."""
+    """Make a function an event, under the function's name."""
 
     def decorate(play: Play) -> Play:
         register(play.__name__.replace("_", " "), play, ready, weight)
@@ -90,9 +90,9 @@ AGREEMENT = " UNION ALL ".join(
     f"SELECT '{t}', (SELECT COUNT(*) FROM main.{t}), (SELECT COUNT(*) FROM history.{t} WHERE valid_to IS NULL)"
     for t in SET_OF
 )
-# The landings of which the published file says that they were made.
+# The landings that the published file records.
 RECORDED = "SELECT snapshot_date, landing, outcome FROM ops.syncs"
-# Totals of views, each with what it must be: rows of current tables.
+# Totals of views, each with what must be there: rows of current tables.
 TOTALS = (
     "SELECT (SELECT COUNT(*) FROM student_progress), (SELECT COUNT(*) FROM students)",
     "SELECT (SELECT COUNT(*) FROM enrollment_spans WHERE left_on IS NULL), (SELECT COUNT(*) FROM student_classes)",
@@ -108,14 +108,14 @@ SELECT function_name, parameters FROM duckdb_functions() WHERE function_type = '
 
 
 class SteadyHouse(House):
-    """A house that reads its settings once for each that an event changes: that takes as long as a tenth of a sync."""
+    """A house that reads settings only after a change: reading takes as long as a tenth of a sync."""
 
     def __init__(self, warehouse: Path, service: Service) -> None:
         super().__init__(warehouse, service)
         self._read: dict[str, Settings] = {}
 
     def settings(self, **over: Any) -> Settings:
-        """The settings of this warehouse."""
+        """The settings of the warehouse."""
         key = repr((self.warehouse, {**self.over, **over}))
         if key not in self._read:
             self._read[key] = super().settings(**over)
@@ -130,7 +130,7 @@ class Syncs(Container[str]):
 
 
 class Campaign:
-    """A warehouse, its school and service, the model of what must come of it, and what has happened so far."""
+    """A warehouse, a school with a service, the model of what must come of both, and what has happened so far."""
 
     def __init__(
         self, made: Path, seed: int, nights: int = NIGHTS, only: Container[str] | None = None, *, alone: bool = False
@@ -141,15 +141,15 @@ class Campaign:
         self.school = School(self.random)
         self.ledger = Ledger()
         self.house = SteadyHouse(made / "w", self.service)
-        self.house.over["cache_minutes"] = 0  # a night stands still: each sync would be taken for the last one
+        self.house.over["cache_minutes"] = 0  # a night stands still: each sync would be taken for the last
         self.disk = Disk(made / "w", self.look_as_reader)
         self.number = 0
-        # The played events, by place; how often each kind was, and what there is to tell of it.
+        # The played events, by place; how often each kind was, and what there is to tell.
         self.places: list[str] = []
         self.played: Counter[str] = Counter()
         self.history: list[str] = []
-        # The files that were found to be right when they were published, and those that other hands have changed, by
-        # their digests; and what the model and the published file were when they were compared last.
+        # The files that were right when published, and the files that other hands have changed, by digest; and the
+        # model and the published file of the last comparison.
         self.known: set[str] = set()
         self.spoiled: set[str] = set()
         self._agreed: tuple[str, int] = ("", -1)
@@ -160,7 +160,7 @@ class Campaign:
         if self.random.random() < 0.15:
             self.house.over["pseudonymous"] = True
         self.in_second_process = self.random.random() < 0.1
-        # The whole warehouse as it was some nights ago, and what had landed then.
+        # The whole warehouse of some nights ago, and what had landed then.
         self.older = made / "older"
         self.landed_then: dict[Key, Landing] = {}
         # Another institution, in some lives.
@@ -170,11 +170,11 @@ class Campaign:
         self.notes: list[str] = []
         # Whether the published file must hold all that counts.
         self.fresh = False
-        # Whether landings are missing, so that a sync can compare what it fetches with nothing.
+        # Whether landings are missing, so that a sync has nothing to compare with.
         self.missing = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
-        # The view of readers while a writer works: the file that they had last, and their complaints.
+        # The view of readers while a writer works: the last file, and the complaints.
         self._reading = duckdb.connect()
         self._last_read: int | None = None
         self.complaints: list[str] = []
@@ -200,7 +200,7 @@ class Campaign:
                 self._reading.close()
 
     def chance(self, place: str) -> Random:
-        """The random generator of one place in this life."""
+        """The random generator of a place in this life."""
         return Random(f"{self.seed} {place}")
 
     def night(self, number: int) -> None:
@@ -229,7 +229,7 @@ class Campaign:
         return next(each for each in in_turn if each.ready(self))
 
     def happen(self, place: str, draw: Callable[[], Event]) -> None:
-        """One thing happens, and everything is as it must be afterwards."""
+        """An event happens, and everything is right afterwards."""
         if self.only is not None and place not in self.only:
             return
         self.random = self.school.random = self.chance(place)
@@ -241,7 +241,7 @@ class Campaign:
         self.check()
 
     def last_look(self) -> None:
-        """The last published file holds all that counts, and it can be made again from what is there; nothing is left
+        """The last published file holds all that counts, and can be made again from what is there; nothing is left
         over.
         """
         self.history.append("the end")
@@ -272,7 +272,7 @@ class Campaign:
         return self.house.rollbook()
 
     def kept(self) -> list[Path]:
-        """The published files before this one."""
+        """The earlier published files."""
         return self.rollbook.warehouse.kept()
 
     @property
@@ -284,14 +284,14 @@ class Campaign:
         self.history.append(f"    {what}")
 
     def set_clocks(self, here: timedelta = timedelta(0)) -> None:
-        """A quarter past two of this night at the service, and here as well unless the clock is off."""
+        """A quarter past two of a night at the service, and here as well unless the clock is off."""
         there = datetime.combine(self.today, clock(2, 15), UTC)
         self.house.now = there + here
         self.service.now = lambda: there
 
     @contextmanager
     def clock_off_by(self, days: int) -> Iterator[None]:
-        """The clock of this machine is wrong."""
+        """The clock of the machine is wrong."""
         self.set_clocks(timedelta(days=days))
         yield
         self.set_clocks()
@@ -299,7 +299,7 @@ class Campaign:
     # -- what is done ----------------------------------------------------------------------------------------------
 
     def showing(self, **over: Any) -> Showing:
-        """The service's records of tonight, but for this."""
+        """The service's records of tonight, with changes."""
         return self.school.showing(self.number, **over)
 
     def sync(
@@ -309,12 +309,12 @@ class Campaign:
         label: date | None = None,
         trouble: Callable[[Service, Random], None] | None = None,
     ) -> str:
-        """A sync that is shown this; it must come to what the model says. Returns to what."""
+        """A sync of such records, which must come to what the model says. Returns to what."""
         showing, label, lost = showing or self.showing(), label or self.today, self.is_lost()
         foretold, error, came = self.try_to_sync(showing, label, trouble)
         if self.worn and isinstance(error, DamagedError):
             foretold, error, came = self.try_to_sync(showing, label, trouble)
-        if lost:  # it may be landed, but is only judged once somebody has accepted the loss
+        if lost:  # the night may be landed, but is only judged once somebody has accepted the loss
             assert error is not None, "no file remembers the expired days, and the sync is green"
             if isinstance(error, ExpiredError):
                 self.accept_loss()
@@ -328,7 +328,7 @@ class Campaign:
     def try_to_sync(
         self, showing: Showing, label: date, trouble: Callable[[Service, Random], None] | None
     ) -> tuple[Landing, RollbookError | None, list[str]]:
-        """A sync: the landing that is due, how it failed, and the verdicts of what has landed."""
+        """A sync: the landing that is due, the failure, and the verdicts of what has landed."""
         with shown(self.service, showing):
             if trouble is not None:
                 trouble(self.service, self.random)
@@ -338,16 +338,17 @@ class Campaign:
         return foretold, error, self.adopt(showing, label)
 
     def sync_in_trouble(self, *named: str) -> bool:
-        """A sync while a file is damaged or gone; returns whether it is green, as it may be if that does not matter.
+        """A sync while a file is damaged or gone; returns whether the sync is green, which may be where the file does
+        not matter.
 
-        If it is not, it names one of these, and what it fetched is kept.
+        A red sync names a cause among these, and what was fetched is kept.
         """
         foretold, error, came = self.try_to_sync(self.showing(), self.today, None)
         if outcome(error) == outcome_of(foretold):
             return error is None  # a hold comes first
         assert outcome(error) == "failed", f"{foretold.verdict} was due, and there was {error!r}"
         assert error is not None
-        # A worn disk may be noticed first: a spoiled snapshot is as long as it was.
+        # A worn disk may be noticed first: a spoiled snapshot is as long as before.
         named = (*named, "snapshots") if self.worn and isinstance(error, DamagedError) else named
         assert any(name in error.message for name in named), f"{named} is not named: {error.message}"
         assert came in ([UNJUDGED], [foretold.verdict]), f"what was fetched is not kept: {came}, {error!r}"
@@ -361,7 +362,7 @@ class Campaign:
         done: Callable[[], None] = lambda: None,
         behind: bool = False,
     ) -> None:
-        """An operator's call, which works, or `fails` in this way; `done` tells the model.
+        """An operator's call, which works, or `fails` so; `done` tells the model.
 
         The file published afterwards may be `behind` what counts.
         """
@@ -381,7 +382,7 @@ class Campaign:
         self.settle(recovered=error is None and not behind, behind=behind)
 
     def approve(self) -> None:
-        """Somebody approves of what is held, or of parts of it: of the newest such day, or of one by name."""
+        """Somebody approves of what is held, or of parts: of the newest such day, or of a day by name."""
         waiting = self.ledger.waiting()
         if not waiting:  # the sync met a loss instead
             return
@@ -397,7 +398,7 @@ class Campaign:
         assert len(self.service.requests) == asked, "an approval fetches nothing"
 
     def run(self, work: Callable[[], object], trouble: Trouble | None = None) -> RollbookError | None:
-        """Do some work, while readers look; returns how it failed."""
+        """Do some work, while readers look; returns the failure."""
         intact = self.published.is_file() and damage.digest(self.published) in self.known
         self._last_read = self.published.stat().st_ino if intact else None
         try:
@@ -414,10 +415,10 @@ class Campaign:
     def interrupt(
         self, work: Callable[[], object], done: Callable[[], None], trouble: Trouble, showing: Showing
     ) -> None:
-        """Something happens to a writer, and what it has done until then counts, each thing as a whole or not at all.
+        """Something happens to a writer, and what was done until then counts, each step as a whole or not at all.
 
         `done` tells the model what the writer has done; a sync is shown `showing`. Readers have afterwards the file
-        from before or the whole next one.
+        from before or the whole next file.
         """
         was_fresh, error = self.fresh, None
         with shown(self.service, showing):
@@ -446,23 +447,23 @@ class Campaign:
         self.spoiled |= {damage.digest(self.published)} - {before}
 
     def back_up(self) -> None:
-        """Keep the whole warehouse as it is."""
+        """Keep a copy of the whole warehouse."""
         damage.remove(self.older)
         shutil.copytree(self.warehouse, self.older, symlinks=True)
         self.landed_then = dict(self.ledger.landings)
 
     def forget_lost_notes(self) -> None:
-        """Somebody deleted a folder, and what Rollbook had moved into it with it."""
+        """Somebody deleted a folder, together with what Rollbook had moved there."""
         self.notes = [note for note in self.notes if list(self.warehouse.rglob(f"{note}.txt"))]
 
     # -- what must be ----------------------------------------------------------------------------------------------
 
     def adopt(self, showing: Showing, label: date) -> list[str]:
-        """Let the model know of landings that have come of this, each with the verdict that it must have."""
+        """Let the model know of new landings, each with the verdict that is due."""
         disk = damage.manifests(self.warehouse / "raw")
         new = sorted(disk.keys() - self.ledger.landings.keys())
         for key in new:
-            # A landing that could not be compared proves nothing, from the moment on when it is there.
+            # A landing that could not be compared proves nothing, from the first moment on.
             assert disk[key]["deferred"] or not self.missing, f"{key} was compared with what is not there"
             unproven = SETS if disk[key]["deferred"] else showing.unproven
             landing = self.ledger.receive(replace(showing, unproven=frozenset(unproven)), label)
@@ -474,7 +475,7 @@ class Campaign:
         return [self.ledger.landings[key].verdict for key in new]
 
     def settle(self, *, recovered: bool = True, behind: bool = False) -> None:
-        """The writer is done. The published file holds all that counts, if it `recovered`; or `behind` that on purpose."""
+        """The writer is done. The published file holds all that counts, if `recovered`; or `behind` that on purpose."""
         self.fresh = (self.fresh or recovered) and not behind
         self.see_what_was_judged_later()
         if recovered and not behind:
@@ -516,7 +517,7 @@ class Campaign:
             con.close()
 
     def look_at_published(self, complaint: str) -> None:
-        """The published file holds what counts, and records it; the file without names has as many students."""
+        """The published file holds and records what counts; the file without names has as many students."""
         agreed = damage.digest(self.published), self.ledger.version
         if agreed == self._agreed:
             return
@@ -555,12 +556,12 @@ class Campaign:
                 for name, parameters in con.execute(MACROS).fetchall():
                     given = ["[1]" if each == "students" else f"DATE '{self.today}'" for each in parameters]
                     con.execute(f"SELECT * FROM {name}({', '.join(given)})").fetchall()
-        except duckdb.Error as error:  # a view of snapshots is as whole as they are
+        except duckdb.Error as error:  # a view of snapshots is as whole as the snapshots
             if not (self.worn and "/snapshots/" in str(error)):
                 raise
 
     def look_as_reader(self) -> None:
-        """Between two steps of a writer, a reader finds the file from before or the next one, and each is whole."""
+        """Between two steps of a writer, a reader finds the file from before or the next file, and each is whole."""
         if self._last_read is None:
             return
         try:
@@ -579,13 +580,13 @@ class Campaign:
             ]
 
     def look_at_copy(self) -> None:
-        """The copy holds every landing that is here, and no other but those that were given up."""
+        """The copy holds every landing that is here, and otherwise only landings that were given up."""
         if self.copy:
             here, there = damage.files_of(self.warehouse / "raw"), damage.files_of_copy(self.copy / "raw")
             assert there == here, f"what is copied is not what is landed: {sorted(there.items() ^ here.items())}"
 
     def see_what_expired(self) -> None:
-        """Days may only go from disk when they are old enough by the newest counted day, and nothing of them waits."""
+        """Days may only go from disk when old enough by the newest counted day, and when nothing of the day waits."""
         there = {day for day, _ in damage.landings(self.warehouse / "raw")}
         gone = {day for day, _ in self.ledger.on_disk()} - there
         newest, waiting = self.ledger.newest(), self.ledger.waiting()
@@ -617,7 +618,7 @@ class Campaign:
         return path.is_file() and damage.digest(path) not in self.spoiled
 
     def accept_loss(self, *days: date) -> None:
-        """Go on without the expired days, and without others that are gone."""
+        """Go on without the expired days, and without other days that are gone."""
         self.note("the loss is accepted")
         past.rebuild(self.rollbook, confirm=always, accept_loss=True)
         if self.copy:
@@ -627,7 +628,7 @@ class Campaign:
 
 
 def plain_sync(c: Campaign) -> None:
-    """A sync; what is held is approved: a few missed nights add up, and every later one would be held as well."""
+    """A sync; what is held is approved: a few missed nights add up, and every later night would be held as well."""
     if c.sync() == "held":
         c.approve()
 
@@ -645,7 +646,9 @@ def outcome_of(landing: Landing) -> str:
 
 
 def forked(work: Callable[[], object], *, die_at: int | None = None) -> BaseProcess:
-    """Do some work in a process of its own; with `die_at` it kills itself just before its n-th rename or link."""
+    """Do some work in a process of its own; with `die_at`, the process kills itself just before the n-th rename or
+    link.
+    """
 
     def working() -> None:
         if die_at is not None:
@@ -661,7 +664,7 @@ def forked(work: Callable[[], object], *, die_at: int | None = None) -> BaseProc
 
 
 def killed(work: Callable[[], object], die_at: int) -> bool:
-    """Kill some work with SIGKILL before its n-th rename or link; returns whether it had so many."""
+    """Kill some work with SIGKILL before the n-th rename or link; returns whether there were so many."""
     process = forked(work, die_at=die_at)
     process.join(60)
     assert process.exitcode in (DONE, REFUSED, -signal.SIGKILL), f"the writer ended by itself, with {process.exitcode}"
@@ -669,6 +672,6 @@ def killed(work: Callable[[], object], die_at: int) -> bool:
 
 
 def command(seed: int, nights: int, only: object = None) -> str:
-    """The command that plays a life again, or what is left of it."""
+    """The command that plays a life again, or what is left."""
     left = f" --only {','.join(only)}" if isinstance(only, list) else ""
     return f"python -m tests.campaign --seed {seed} --nights {nights}{left}"

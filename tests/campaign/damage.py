@@ -37,7 +37,7 @@ def cut(path: Path, random: Random) -> None:
 
 
 def scribble(path: Path, random: Random) -> None:
-    """Bytes all over a file are others."""
+    """Bytes all over a file are changed."""
     content = bytearray(path.read_bytes())
     for place in range(random.randrange(min(300_000, len(content) // 2)), len(content) - 64, 50_000):
         content[place : place + 64] = random.randbytes(64)
@@ -45,7 +45,7 @@ def scribble(path: Path, random: Random) -> None:
 
 
 def replace_by_folder(path: Path, note: str) -> None:
-    """Somebody has put a folder, with a note of theirs in it, where the file was."""
+    """Somebody has put a folder, with a note inside, where the file was."""
     if path.is_dir():
         return
     path.unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def replace_by_folder(path: Path, note: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, or what is in its place, is gone."""
+    """A file, or what stands there, is gone."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -113,7 +113,7 @@ def landings(raw: Path) -> dict[Key, str]:
 
 
 def files_of(raw: Path) -> dict[str, str]:
-    """All files of a warehouse's raw/, or of a copy of it, by their place: the beginning of their digest."""
+    """All files of a warehouse's raw/, or of a copy, by place: the beginning of the digest."""
     found = (p for p in raw.rglob("*") if p.is_file() and not p.name.startswith("."))
     return {str(p.relative_to(raw)): digest(p)[:DIGEST] for p in found}
 
@@ -144,7 +144,7 @@ def delete(path: Path, _: Random) -> None:
 
 
 def put_back(source: Path, target: Path) -> None:
-    """The files of a folder are put back where it was, beside what has come since."""
+    """The files of a folder are put back where the folder was, beside what has come since."""
     for path in sorted(p for p in source.rglob("*") if p.is_file()):
         place = target / path.relative_to(source)
         if not (place.exists() and place.parent.name.startswith("landing=")):

@@ -1,8 +1,8 @@
-"""The disk under a simulation: at a chosen step of a writer it does what disks do.
+"""The disk under a simulation: at a chosen step of a writer, the disk does what disks do.
 
-A step is a call that changes which files the next writer finds, or that makes them durable. The power may fail before
-it, and then what was not made durable may be lost; the disk may be full, or broken, once or from then on; or what was
-just made durable has another byte.
+A step is a call that changes which files the next writer finds, or that makes a file durable. The power may fail before
+a step, and then what was not made durable may be lost; the disk may be full, or broken, once or from then on; or what
+was just made durable has another byte.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ STEPS = ("replace", "rename", "link", "symlink", "unlink", "rmdir", "fsync")
 REAL: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in STEPS}
 MOVES = ("replace", "rename", "link", "symlink")
 
-# A trouble that may happen. Of these, the first two end the writer.
+# A trouble that may happen. The first two end the writer.
 STOPPED, POWER_FAILS = "stopped", "power fails"
 FULL, BROKEN, ANOTHER_BYTE = "full", "broken", "another byte"
 
 
 class PowerFailedError(BaseException):
-    """The machine stopped in the middle of a writer's work: no handler of the writer's may run to its end."""
+    """The machine stopped in the middle of a writer's work: no handler of the writer's may run to the end."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """The trouble at the first fitting step from `step` on; with `lasting`, also at all later ones."""
+    """The trouble at the first fitting step from `step` on; with `lasting`, also at all later steps."""
 
     what: str
     step: int
@@ -61,7 +61,7 @@ class Disk:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let everything in this process use this disk."""
+        """Let everything in this process use the disk."""
         with pytest.MonkeyPatch.context() as patch:
             for name in STEPS:
                 patch.setattr(os, name, partial(self._step, name))
@@ -86,7 +86,7 @@ class Disk:
                 self._lose(trouble.random, began)
 
     def mend(self) -> None:
-        """The disk returns what was written to it."""
+        """The disk returns what was written."""
         if self._spoiled is not None:
             path, content = self._spoiled
             path.write_bytes(content)
@@ -142,7 +142,7 @@ class Disk:
             content and path.suffix != ".duckdb"
         ):  # of those DuckDB knows each block's checksum, and readers meet the error
             self.struck = True
-            kept = self._attic() / "spoiled"  # the same file, wherever it is moved
+            kept = self._attic() / "spoiled"  # the same file, also after a move
             REAL["link"](path, kept)
             place = random.randrange(len(content))
             kept.write_bytes(
@@ -177,7 +177,7 @@ class Disk:
     def _lose(self, random: Random, began: int) -> None:
         """The last of the moves and the ends of the files that were not made durable are lost."""
         for _, undo in reversed(self._moves[random.randint(0, len(self._moves)) :]):
-            with suppress(OSError):  # its folder was moved or removed since
+            with suppress(OSError):  # the folder was moved or removed since
                 undo()
         for path in self.root.rglob("*"):
             found = path.lstat()

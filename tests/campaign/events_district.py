@@ -40,7 +40,7 @@ def the_districts_file_is_built(c: Campaign) -> None:
 
 @contextmanager
 def registered(folder: Path, institutions: dict[str, Campaign]) -> Iterator[Registry]:
-    """A district of these warehouses, wherever they are."""
+    """A district of the warehouses, in whatever folders."""
     folder.mkdir(exist_ok=True)
     lines = []
     for name, institution in institutions.items():

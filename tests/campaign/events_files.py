@@ -59,7 +59,7 @@ def an_older_file_is_restored(c: Campaign) -> None:
 def a_kept_file_is_spoiled(c: Campaign) -> None:
     kept = c.random.choice(c.kept())
     c.note(f"{kept.name} is spoiled")
-    fresh = kept.with_suffix(".spoiled")  # a file of its own: the published one may be linked here as well
+    fresh = kept.with_suffix(".spoiled")  # a new file: the published file may be linked here as well
     fresh.write_bytes(kept.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
     c.spoiled.add(damage.digest(fresh))
     fresh.replace(kept)
@@ -74,7 +74,7 @@ def a_kept_file_is_deleted(c: Campaign) -> None:
     kept.unlink()
 
 
-# Without the notes in it nothing tells an edited file from one of Rollbook's, if it is all that remembers a day.
+# Without the notes inside, nothing tells an edited file from Rollbook's, if that file is all that remembers a day.
 @event(lambda c: c.fresh or not c.ledger.expired())
 def the_build_folder_is_deleted(c: Campaign) -> None:
     damage.remove(c.warehouse / "build")
@@ -147,12 +147,12 @@ def maybe_sync(c: Campaign) -> None:
 
 
 def restorable(c: Campaign) -> list[Path]:
-    """The kept files that are as Rollbook wrote them, the newest first."""
+    """The kept files that nobody changed, the newest first."""
     return [p for p in c.kept() if c.is_own(p)]
 
 
 def restore(c: Campaign, kept: Path) -> None:
-    """An operator puts a kept file back; until the next sync it is what readers see."""
+    """An operator puts a kept file back; until the next sync readers see that file."""
     was = rows(kept, EVERYBODY)
     c.note(f"restore {kept.name}")
     c.operate(lambda: republish(c.rollbook, kept), behind=True)

@@ -1,4 +1,4 @@
-"""Operators' commands, and troubles of their work while it is under way."""
+"""Operators' commands, and trouble in the middle of the work."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def the_copy_is_proven(c: Campaign) -> None:
 
 
 def prove(c: Campaign) -> None:
-    """Restore the copy beside, and compare it with what readers have: there is no difference."""
+    """Restore the copy beside, and compare the result with what readers have: there is no difference."""
     mirror = c.rollbook.listener(Mirror)
 
     def prove() -> None:
@@ -125,7 +125,7 @@ def two_sync_at_once(c: Campaign) -> bool:
     codes = sorted(p.exitcode or 0 for p in both)
     assert codes == [DONE, DONE] or (c.worn and codes == [DONE, REFUSED]), codes
     assert len(came) == 2 or c.worn
-    c.operate(lambda: past.backfill(c.rollbook, c.today, c.today))  # which copies what they have not
+    c.operate(lambda: past.backfill(c.rollbook, c.today, c.today))  # which copies what other places lack
     return True
 
 
@@ -173,14 +173,14 @@ def the_disk_keeps_another_byte(c: Campaign) -> None:
 
 
 class Work(NamedTuple):
-    """The work of a writer, and what tells the model whether it was done: at one instant, or not at all."""
+    """The work of a writer, and what tells the model whether the work was done: at one instant, or not at all."""
 
     play: Callable[[], object]
     done: Callable[[], None] = lambda: None
 
 
 def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
-    """Something happens to a writer, whatever it is at; sometimes a sync comes next."""
+    """Something happens to a writer, at whatever moment; sometimes a sync comes next."""
     works = {"sync": Work(c.house.sync), **other_works(c)}
     name = "sync" if c.random.random() < 0.5 else c.random.choice(sorted(works))
     c.note(f"at the {name}")
@@ -208,7 +208,7 @@ def other_works(c: Campaign) -> dict[str, Work]:
 
 
 def approval(c: Campaign, day: date, key: Key) -> Work:
-    """Approve of a landing, or of parts of it."""
+    """Approve of a landing, or of parts."""
     parts = c.random.sample(sorted(PARTS), c.random.choice([0, 0, 2]))
 
     def done() -> None:
@@ -219,7 +219,7 @@ def approval(c: Campaign, day: date, key: Key) -> Work:
 
 
 def move(c: Campaign, key: Key, *, discarded: bool) -> Work:
-    """Discard a landing, or put it back."""
+    """Discard a landing, or undo a discard."""
 
     def done() -> None:
         c.ledger.become(key, discarded=key not in damage.landings(c.warehouse / "raw"))
@@ -238,7 +238,7 @@ def erasure(c: Campaign, student: int) -> Work:
 
 
 def approved(c: Campaign, key: Key, parts: list[str]) -> bool:
-    """Whether a landing was approved, or these parts of it."""
+    """Whether a landing was approved, or some parts."""
     found = damage.manifests(c.warehouse / "raw")[key]
     return found["verdict"] == "approved" or bool(parts and damage.parts_of(found) >= set(parts))
 
@@ -247,7 +247,7 @@ def approved(c: Campaign, key: Key, parts: list[str]) -> bool:
 
 
 def call(c: Campaign, day: date, number: int | None, *, discarded: bool, accept: bool) -> None:
-    """Take a landing back, or put it back; without a number, the only one or the last counted one of its day."""
+    """Take a landing back, or put it back; without a number, the day's only or last counted landing."""
     confirm = always if accept else within_hold
     if discarded:
         discards.discard(c.rollbook, day, number, reason="the campaign says so", confirm=confirm)
@@ -256,7 +256,7 @@ def call(c: Campaign, day: date, number: int | None, *, discarded: bool, accept:
 
 
 def change(c: Campaign, key: Key, *, discarded: bool, number: int | None = BY_NUMBER) -> None:
-    """Discard a landing, or put it back: what would take many rows away is held until somebody accepts it."""
+    """Discard a landing, or put it back: what would take many rows away is held until somebody accepts the loss."""
     c.note(f"{key[0]} landing {key[1]} is {'discarded' if discarded else 'put back'}")
     day, number = key[0], key[1] if number == BY_NUMBER else number
     accept = False
@@ -269,14 +269,14 @@ def change(c: Campaign, key: Key, *, discarded: bool, number: int | None = BY_NU
             call(c, day, number, discarded=discarded, accept=accept)
         except DamagedError:
             if (key in damage.landings(c.warehouse / "raw")) == discarded:
-                raise  # the landing is where it was
+                raise  # the landing is in the old place
             c.note("a snapshot turned out to be damaged when the landing had been moved")
 
     c.operate(once, done=lambda: c.ledger.become(key, discarded=discarded), behind=c.worn)
 
 
 def discardable(c: Campaign) -> list[Key]:
-    """The landings that may be discarded: they count and are on disk, and some others are left."""
+    """The landings that may be discarded: counted, on disk, and not the last that is left."""
     if len(c.ledger.counted()) <= MIN_COUNTED:
         return []
     since = night(1) if c.fresh else kept_from(c)

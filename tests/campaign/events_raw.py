@@ -15,7 +15,7 @@ from tests.campaign.campaign import Campaign, event, register
 from tests.campaign.disk import STOPPED, Trouble
 from tests.campaign.ledger import Key
 
-# The kinds of files in raw/ and beside it, without which Rollbook cannot tell what has landed.
+# The kinds of files in raw/ and beside, without which Rollbook cannot tell what has landed.
 KINDS = {
     "a manifest": "raw/snapshot_date=*/landing=*/manifest.json",
     "the bodies of a landing": "raw/snapshot_date=*/landing=*/bodies.zst",
@@ -41,7 +41,7 @@ def hurt(c: Campaign, kind: str) -> None:
     hurt_digest = damage.digest(path)
     if c.sync_in_trouble(path.name, path.parts[-3].removeprefix("snapshot_date=")):
         c.look_at_published("green, and not what counts:")
-    if path.parent.is_dir() and damage.digest(path) == hurt_digest:  # else the day has expired, or it is made again
+    if path.parent.is_dir() and damage.digest(path) == hurt_digest:  # else the day has expired, or is made again
         damage.remove(path)
         path.write_bytes(was)
         path.chmod(0o600)
@@ -49,7 +49,7 @@ def hurt(c: Campaign, kind: str) -> None:
 
 
 def can_be_hurt(c: Campaign, kind: str) -> bool:
-    """Whether there is such a file, and everything is as it must be otherwise."""
+    """Whether there is such a file, and everything else is right."""
     return c.fresh and not c.is_lost() and any(c.warehouse.glob(kind))
 
 
@@ -83,7 +83,7 @@ def all_landed_days_are_lost(c: Campaign) -> None:
 
 @event(lambda c: c.fresh and not c.is_lost(), weight=3)
 def todays_landing_is_lost(c: Campaign) -> bool:
-    """Two syncs come before somebody notices; each keeps what it fetches, and none takes the lost one's number."""
+    """Two syncs come before somebody notices; each keeps what came, and none takes the lost landing's number."""
     c.sync()
     if c.is_lost() or c.worn or not any(x.day == c.today and x.counts for x in c.ledger.landings.values()):
         return False
@@ -97,7 +97,7 @@ def todays_landing_is_lost(c: Campaign) -> bool:
 
 @event(lambda c: can_be_lost(c), weight=3)
 def a_writer_is_stopped_while_a_day_is_missing(c: Campaign) -> None:
-    """Somebody has slipped out of the list that it fetches, and nothing it lands may remove that student."""
+    """Somebody has slipped out of the list, and the landing may not remove that student."""
     day = c.random.choice(sorted({x.day for x in c.ledger.counted() if not x.expired}))
     aside(c, f"snapshot_date={day}")
     slipped = frozenset(c.random.sample(sorted(c.school.pupils), 2))
@@ -136,13 +136,13 @@ def the_warehouse_is_set_back(c: Campaign) -> None:
 
 
 def can_be_lost(c: Campaign) -> bool:
-    """Whether there is something to lose, and nothing of today to mix it up with."""
+    """Whether there is something to lose, and nothing of today to be mixed up."""
     days = {x.day for x in c.ledger.counted() if not x.expired}
     return c.fresh and not c.is_lost() and len(days) > 2 and max(x.day for x in c.ledger.landings.values()) < c.today
 
 
 def lose(c: Campaign, name: str) -> None:
-    """A folder of raw/, or all of it, is gone: a sync says so and keeps what it fetches, and the copy keeps all."""
+    """A folder of raw/, or the whole, is gone: a sync says so and keeps what came, and the copy keeps all."""
     was = damage.files_of(c.warehouse / "raw")
     aside(c, name)
     with missing(c):
@@ -151,7 +151,7 @@ def lose(c: Campaign, name: str) -> None:
 
 
 def aside(c: Campaign, name: str) -> None:
-    """A folder of raw/, or all of it, is gone, as far as the warehouse can tell."""
+    """A folder of raw/, or the whole, is gone, as far as the warehouse can tell."""
     away = c.warehouse.parent / "aside" / "raw"
     damage.remove(away.parent)
     away.mkdir(parents=True)
@@ -168,7 +168,7 @@ def missing(c: Campaign) -> Iterator[None]:
 
 
 def kept_all(c: Campaign, was: dict[str, str], again: Container[Key] = ()) -> None:
-    """The copy holds all landings that were there, but for those that have come `again`."""
+    """The copy holds all landings that were there, but for landings that have come `again`."""
     if c.copy:
         there = damage.files_of_copy(c.copy / "raw")
         lost = {name for name, digest in was.items() if there.get(name) != digest and "/landing=" in name}
@@ -184,7 +184,7 @@ def bring_back(c: Campaign) -> None:
 
 
 def bring_back_copy(c: Campaign) -> None:
-    """Somebody restores the copy into a folder, and copies what is missing from it into the warehouse."""
+    """Somebody restores the copy into a folder, and copies what is missing into the warehouse."""
     assert c.copy
     c.note("what is missing is restored from the copy")
     restored = c.warehouse.parent / "restored"

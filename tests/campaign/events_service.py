@@ -1,4 +1,4 @@
-"""Events at the service, and on the way to it."""
+"""Events at the service, and on the way there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def a_later_landing_is_held_and_approved_after_others(c: Campaign) -> None:
     held = lose_many(c)
     if c.random.random() < 0.5:
         c.approve()
-    elif held:  # what comes after it is taken back, then it is approved, then the other is put back
+    elif held:  # the later landing is taken back, then the held landing is approved, then the later is put back
         land_a_mixture(c)
         last = max(c.ledger.landings)
         if c.ledger.landings[last].counts:
@@ -81,7 +81,7 @@ def the_school_has_odd_values(c: Campaign) -> None:
 
 @event()
 def the_service_is_odd(c: Campaign) -> None:
-    """It writes as PHP does and fails as proxies do, and it is stored what it means."""
+    """The service writes as PHP does and fails as proxies do, and the meaning is stored."""
     c.sync(trouble=odd_service)
 
 
@@ -168,7 +168,7 @@ def a_mass_removal_is_approved_the_same_night(c: Campaign) -> None:
 
 @event(lambda c: can_lose_many(c), weight=2)
 def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
-    """Somebody approves of what they saw; what is held by then is another landing, and nobody saw that."""
+    """Somebody approves of what they saw; by then, another landing is held, which nobody saw."""
     if not lose_many(c) or c.is_lost():
         return False
     writing = c.rollbook
@@ -255,7 +255,7 @@ def some(c: Campaign, count: int) -> frozenset[int]:
 
 
 def land_again(c: Campaign, **over: Any) -> None:
-    """One more landing of today, after one that counts."""
+    """One more landing of today, after a landing that counts."""
     if not any(x.day == c.today and x.counts for x in c.ledger.landings.values()):
         c.sync()
     for pupil in c.random.sample(sorted(c.school.pupils), 3):
@@ -264,7 +264,7 @@ def land_again(c: Campaign, **over: Any) -> None:
 
 
 def land_a_mixture(c: Campaign) -> None:
-    """One more landing of today, which is any mixture of what may be wrong with one."""
+    """One more landing of today, with any mixture of what may be wrong."""
     pupils, chance = len(c.school.pupils), c.random
     land_again(
         c,
@@ -277,7 +277,7 @@ def land_a_mixture(c: Campaign) -> None:
 
 
 def can_lose_many(c: Campaign) -> bool:
-    """Whether enough of the school is known, and the service still has it."""
+    """Whether enough of the school is known, and the service still has that part."""
     known = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
     return len(known) >= 24
 
@@ -286,7 +286,7 @@ def lose_many(c: Campaign) -> bool:
     """Two thirds of the known students are gone, or as few as are held, from the lists and from every search: nobody
     sees that without asking.
 
-    Returns whether that is held, as it is unless days are lost.
+    Returns whether that is held, as always unless days are lost.
     """
     current = {key[0] for key in c.ledger.current()["students"]}
     known = sorted(current & c.school.pupils.keys())

@@ -1,4 +1,4 @@
-"""The plain model: what was landed, which of it counts, and what must be published of it.
+"""The plain model: what was landed, what counts, and what must be published.
 
 It is told what the service shows (`Showing`) and says by itself what a sync must come to and what every table must
 hold. Nothing of the code under test decides anything here; the history is folded by the slow `tests.support.models.model`.
@@ -24,7 +24,7 @@ COUNTED = ("synced", "unproven", "approved")
 UNJUDGED = "None"
 # The parts of a landing that may be approved by themselves.
 PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "listed"))
-LAST = 2**20  # the place of a landing that comes after all others of its day
+LAST = 2**20  # the place of a landing that comes after all other landings of the day
 # The values that make no version; each is folded like a table, of which only the last row counts.
 CLOCK, PICTURE = "days_since_last_activity", "profile_image"
 # Columns that a school day leaves, and columns that it changes: with the table that says how many assignments were
@@ -43,9 +43,9 @@ MAX_HIDDEN = 3
 class Showing:
     """The service's records for one sync.
 
-    `students` and `classes` are all it has, by id. Of those, `hidden` are on no page of a list but found by a search,
-    and `broken` have no name. The total of an `unproven` set moves in every walk. With `unanswered`
-    no search gets an answer; with `failing` the service fails for good somewhere.
+    `students` and `classes` are everything, by id. Of these records, `hidden` are on no page of a list but found by a
+    search, and `broken` have no name. The total of an `unproven` set moves in every walk. With `unanswered` no search
+    gets an answer; with `failing` the service fails for good somewhere.
     """
 
     students: Mapping[int, Record]
@@ -63,11 +63,11 @@ class Showing:
 
 @dataclass(frozen=True)
 class Landing:
-    """The records of one sync: per set the ids with what each stated, and whether the set was proven complete.
+    """The records of a sync: per set the ids with what each stated, and whether the set was proven complete.
 
-    `place` is the position among all landings of its day, and `moved` what the verdict was about. An `expired` one is gone
-    from disk and still counts. Of one that is held, only the approved `parts` count. `hidden` are the records of each
-    set that only searches found.
+    `place` is the position among all landings of the day, and `moved` what the verdict was about. An `expired` landing
+    is gone from disk and still counts. Of a held landing, only the approved `parts` count. `hidden` are the records of
+    each set that only searches found.
     """
 
     day: date
@@ -82,7 +82,7 @@ class Landing:
 
     @property
     def counts(self) -> bool:
-        """Whether it is part of what its day states."""
+        """Whether the landing is part of what the day states."""
         return (self.verdict in COUNTED or bool(self.parts)) and not self.discarded
 
     @property
@@ -107,23 +107,23 @@ class Landing:
 
 @dataclass
 class Ledger:
-    """All landings, also those that do not count."""
+    """All landings, also landings that do not count."""
 
     landings: dict[Key, Landing] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
-    # How often it has changed.
+    # How often the model has changed.
     version: int = 0
     _current: Current = field(default_factory=dict)
 
     # -- what a sync must come to ----------------------------------------------------------------------------------
 
     def receive(self, showing: Showing, day: date) -> Landing:
-        """The landing of a sync that is shown this, with the verdict that it must get."""
+        """The landing of a sync that meets such records, with the verdict that the landing must get."""
         landing = self.land_only(showing, day)
         return replace(landing, verdict="failed") if showing.failing else self.judge(landing)
 
     def land_only(self, showing: Showing, day: date) -> Landing:
-        """The landing of such a sync, if that ends before it has a verdict."""
+        """The landing of a sync that ends before the verdict."""
         now = self.current()
         known = {s: self.hidden(s) for s in SETS}
         found = {s: _received(showing, s, day, {key[0] for key in now[s]}, known[s]) for s in SETS}
@@ -134,7 +134,7 @@ class Ledger:
         return landing
 
     def judge(self, landing: Landing) -> Landing:
-        """A landing with the verdict that it must get now."""
+        """A landing with the verdict that is due now."""
         if any(_too_many_broken(s) for s in landing.shown.values()):
             return replace(landing, verdict="failed")
         now = self.current()
@@ -146,7 +146,7 @@ class Ledger:
         return replace(landing, verdict=verdict, moved=moved)
 
     def would_lose(self, key: Key, *, discarded: bool) -> bool:
-        """Whether a discard of a landing, or its undoing, takes more rows away than may go without a question."""
+        """Whether a discard of a landing, or the undoing, takes more rows away than may go without a question."""
         changed = Ledger(self.landings | {key: replace(self.landings[key], discarded=discarded)})
         return is_mass_removal(moves(self.current(), changed.current()))
 
@@ -161,7 +161,7 @@ class Ledger:
         return max((x.day for x in self.counted()), default=None)
 
     def hidden(self, set_name: str) -> frozenset[int]:
-        """The records of a set that its last proven landing found by search alone."""
+        """The records of a set that the last proven landing found by search alone."""
         proven = [x for x in self.counted() if x.shown[set_name].proven and not x.expired]
         return proven[-1].hidden[set_name] if proven else frozenset()
 
@@ -170,9 +170,9 @@ class Ledger:
         return {k: x.verdict for k, x in self.landings.items() if not x.discarded and not x.expired}
 
     def recorded(self) -> tuple[dict[Key, str], dict[Key, str]]:
-        """The landings that the published file must record, and all that it may, with their outcomes.
+        """The landings that the published file must record, and all that the file may record, with the outcomes.
 
-        One that changes nothing is recorded when the next one is published.
+        A landing that changes nothing is recorded with the next publish.
         """
         outcomes = {k: "discarded" if x.discarded else x.outcome for k, x in self.landings.items()}
         return {k: outcomes[k] for k, x in self.landings.items() if x.counts}, outcomes
@@ -182,7 +182,7 @@ class Ledger:
         return sorted({x.day for x in self.landings.values() if x.expired and x.counts})
 
     def waiting(self) -> dict[date, Key]:
-        """The held landings that may be approved: the last of their day, failed ones aside."""
+        """The held landings that may be approved: the last of each day, failed landings aside."""
         last: dict[date, Key] = {}
         for key, landing in sorted(self.landings.items()):
             if landing.verdict not in ("failed", UNJUDGED) and not landing.discarded:
@@ -190,7 +190,7 @@ class Ledger:
         return {day: key for day, key in last.items() if self.landings[key].verdict == "held"}
 
     def current(self, plus: Landing | None = None) -> Current:
-        """The rows that hold now; with `plus`, those that would."""
+        """The rows that hold now; with `plus`, the rows that would."""
         if plus is None and self._current:
             return self._current
         counted = [*self.counted(), *([plus] if plus else [])]
@@ -220,7 +220,7 @@ class Ledger:
         self.know(self.landings | {key: replace(landing, place=key[1])})
 
     def know(self, landings: Mapping[Key, Landing]) -> None:
-        """All landings are these."""
+        """Replace all landings."""
         self.landings = dict(landings)
         self.version += 1
         self._current = {}
@@ -239,7 +239,7 @@ class Ledger:
         self.know(self.landings | {key: replace(self.landings[key], **values)})
 
     def forget(self, lost: Container[date] = ()) -> None:
-        """Somebody accepted that the expired days, and others, are lost."""
+        """Somebody accepted that the expired days, and other days, are lost."""
         self.know({k: x for k, x in self.landings.items() if not x.expired and x.day not in lost})
 
     def erase(self, student: int) -> None:
@@ -249,7 +249,7 @@ class Ledger:
 
 
 def moves(before: Current, after: Current) -> Moved:
-    """How many rows of each table are other ones."""
+    """How many rows of each table differ."""
     return {
         table: (
             len(rows),
@@ -281,7 +281,7 @@ def _altered(before: Current, after: Current, table: str) -> int:
 
 
 def _vanish(before: Current, after: Current, table: str) -> bool:
-    """Whether most rows lose a measure that they had, though as many assignments were given."""
+    """Whether most rows lose a measure, though as many assignments were given."""
     total, place = TOTALS[table], TRACKED[TOTALS[table]].index(GIVEN[TOTALS[table]])
     given = {key: row[place] for key, row in before[total].items() if (row[place] or 0) > 0}
     now = {key: row[place] for key, row in after[total].items()}
@@ -296,16 +296,17 @@ def _vanish(before: Current, after: Current, table: str) -> bool:
 
 
 def is_mass_removal(moved: Moved) -> bool:
-    """Whether a table loses more than five rows, and more than a tenth of them."""
+    """Whether a table loses more than five rows, and more than a tenth."""
     return any(removed > 5 and removed > 0.10 * rows for rows, _, _, removed in moved.values())
 
 
 def _received(
     showing: Showing, set_name: str, day: date, current: set[int], known: frozenset[int]
 ) -> tuple[model.Shown, frozenset[int]]:
-    """The received records of a set when these ids are current: those on a page, and those missing that a search finds.
+    """The received records of a set when these ids are current: the records on a page, and the missing records that a
+    search finds.
 
-    Returns also which of those are hidden then. More than three that were not `known` to be disprove the list.
+    Returns also which of the latter are hidden then. More than three that were not `known` to be disprove the list.
     """
     has = showing.records(set_name)
     received = set(has) - showing.hidden
@@ -339,7 +340,7 @@ def _shown(landings: Iterable[Landing], set_name: str) -> list[model.Shown]:
 
 
 def differences(found: Tables, expected: Tables, most: int = 4) -> Iterator[str]:
-    """The first rows of each table that are not as they must be."""
+    """The first rows of each table that are wrong."""
     for table in expected:
         have, want = set(found.get(table, [])), set(expected[table])
         if have != want or len(found[table]) != len(expected[table]):

@@ -1,4 +1,4 @@
-"""Whole lives, and the shortest ones that fail."""
+"""Whole lives, and the shortest lives that fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.support.nights import folder
 
 
 class Failure(NamedTuple):
-    """How a life failed: in a sentence, with what had happened, with the command that plays it again, and in whole."""
+    """How a life failed: in a sentence, with what had happened, with the command that plays the life again, and in
+    whole.
+    """
 
     sentence: str
     story: list[str]
@@ -29,7 +31,7 @@ class Failure(NamedTuple):
 
     @property
     def nights(self) -> int:
-        """How many nights it took."""
+        """How many nights the life took."""
         return sum(line.startswith("night ") for line in self.story)
 
 
@@ -46,18 +48,18 @@ def play(seed: int, nights: int = NIGHTS, only: Container[str] | None = None) ->
 
 
 def attempt(seed: int, nights: int, only: list[str] | None = None) -> Attempt:
-    """Play a life, and tell of it."""
+    """Play a life, and tell how that went."""
     logging.disable()
     try:
         return seed, play(seed, nights, only).played, None
-    except Exception as error:  # noqa: BLE001 - it is told
+    except Exception as error:  # noqa: BLE001 - the failure is told
         *story, command = error.__notes__[-1].splitlines()
         text = "".join(traceback.format_exception(error))
         return seed, Counter(), Failure(f"{type(error).__name__}: {error}", story, command, text)
 
 
 def shortest(places: list[str], fails: Callable[[list[str]], bool]) -> list[str]:
-    """The remaining places when everything is left out without which it still fails."""
+    """The places that are left when everything is left out without which the life still fails."""
     size = max(len(places) // 2, 1)
     while True:
         start = 0

@@ -1,4 +1,4 @@
-"""The made-up school of the campaign, which lives from night to night, and the service that shows it to a sync."""
+"""The made-up school of the campaign, which lives from night to night, and the service that a sync reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LASTING: dict[str, Callable[[], Bend]] = {
 
 
 class School:
-    """Some students and a few classes. Ids are of one length, so that no name is part of another's."""
+    """Some students and a few classes. Ids are equally long, so that no name is part of another's."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -150,13 +150,13 @@ class School:
 
 @contextmanager
 def shown(service: Service, showing: Showing) -> Iterator[None]:
-    """Let the service show this, and nothing that was planned before, until the block ends."""
+    """Let the service show a night, and nothing that was planned before, until the block ends."""
     service.students = [_as_served(i, r, showing) for i, r in showing.students.items()]
     service.classes = [_as_served(i, r, showing) for i, r in showing.classes.items()]
     if showing.hidden:
         service.hide(*showing.hidden)
     for set_name in showing.unproven:
-        # Of several pages the later ones disagree; of a single one the total is not what came.
+        # Of several pages the later ones disagree; of a single page the total is not what came.
         service.on(faults.moved_total(1), path=set_name, page=1, times=None)
     if showing.unanswered:
         service.on(faults.status(500), search=True, times=None)
@@ -196,7 +196,7 @@ def _enrolled(random: Random, count: int) -> list[Record]:
 
 
 def _become_odd(part: Record, random: Random) -> None:
-    """Each value of a part becomes an odd one of its kind, but for percentages."""
+    """Each value of a part becomes an odd value of the same kind, but for percentages."""
     for name, value in part.items():
         if name.endswith("_date"):
             part[name] = random.choice(ODD_DATES)

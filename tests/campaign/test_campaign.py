@@ -1,6 +1,6 @@
 """Never green and wrong: simulated nights against a plain model of what must be published.
 
-These are a few nights of new lives, each time others; `python -m tests.campaign --seed N` plays one of them again.
+A few nights of new lives, each time different; `python -m tests.campaign --seed N` plays a life again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.mutations import MUTATIONS, is_caught, place
 
 SEED = int(os.environ["CAMPAIGN_SEED"])  # drawn, and printed, by conftest
 LIVES = 6
-# Lines that it finds broken within few nights, at least one for each of ten guarantees; `python -m tests.mutations --campaign`
-# tries all.
+# Lines that the campaign finds broken within few nights, at least one for each of ten guarantees; `python -m
+# tests.mutations --campaign` tries all.
 SEEN = (
     'answer="removed" if clean',
     "if 100 * c.altered > changed_percent",
@@ -52,7 +52,7 @@ def test_a_life_of_thirty_nights_publishes_what_counts_and_nothing_else(life: in
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_it_sees_that_a_line_is_broken() -> None:
-    """One of them, each time another: a model that agrees with everything would agree with that, too."""
+    """A line of SEEN, each time another: a model that agrees with everything would agree with that, too."""
     line = Random(SEED).choice(SEEN)
     (broken,) = (mutation for mutation in MUTATIONS if mutation.line.startswith(line))
     assert is_caught(broken, campaign=True), broken

@@ -1,5 +1,5 @@
 """A year of a school, night after night: everybody works each school day, there are breaks and terms, a fifth leaves in
-July and everybody is promoted in August. The holds that a person would want are named here, and there are no others.
+July and everybody is promoted in August. The holds that a person would want are named here, and nothing else is held.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.wire.service import Service
 
 # The day after last year's classes have gone, and a year less a day.
 BEGINS, ENDS = date(2025, 9, 16), date(2026, 9, 16)
-# Nights that are left out, to save time: they are like those around them.
+# Nights that are left out, to save time: such nights resemble their neighbours.
 SATURDAY, MIDWEEK = 5, (1, 2, 3)
 HELD = {
     date(2026, 7, 13): "students would be removed",  # those who have finished school

@@ -41,7 +41,7 @@ class _Pieces(httpx.SyncByteStream):
 
 @contextmanager
 def in_process(*services: Service) -> Iterator[None]:
-    """Let every httpx client ask these services, each at a port of its own, and nobody else; and DuckDB work in turn."""
+    """Let every httpx client ask the services, each at a port of its own, and nobody else; and DuckDB work in turn."""
     at = {PORT + place: service for place, service in enumerate(services)}
 
     class Wire(httpx.BaseTransport):

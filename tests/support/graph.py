@@ -25,7 +25,7 @@ EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY
 
 @contextmanager
 def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[dg.Definitions]:
-    """The definitions under these settings and no others."""
+    """The definitions under given settings alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(Settings.model_config, "env_file", None)
         for name, value in env.items():
@@ -42,7 +42,7 @@ def quarter_past_two(house: House, number: int) -> Iterator[date]:
 
 
 class Job:
-    """The nightly job, run in this process against an instance of its own."""
+    """The nightly job, run in this process against a new instance."""
 
     def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
         self.defs = defs
@@ -55,7 +55,9 @@ class Job:
         tags: Mapping[str, str] | None = None,
         launched_from: Sequence[str] = (),
     ) -> dg.ExecuteInProcessResult:
-        """One run: of a day, or, given two, of the days from the first to the second; of all assets, or of one."""
+        """One run: of a day, or, given two, of the days from the first to the second; of all assets, or of a single
+        asset.
+        """
         return self.execute(str(days[0]), str(days[-1]), options or {}, tags or {}, launched_from)
 
     def execute(
@@ -66,7 +68,7 @@ class Job:
         tags: Mapping[str, str],
         launched_from: Sequence[str] = (),
     ) -> dg.ExecuteInProcessResult:
-        """One run: of a partition, or of those from the first to the last."""
+        """A run of a partition, or from the first to the last."""
         span = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
         return self.defs.resolve_job_def("nightly_sync").execute_in_process(
             partition_key=first if first == last else None,
@@ -86,7 +88,7 @@ class Job:
             return self.run(day, options=options, tags=SYNC)
 
     def tags(self, result: dg.ExecuteInProcessResult) -> Mapping[str, str]:
-        """A run's tags, as they are when it is over."""
+        """A run's tags, at the end."""
         (run,) = self.instance.get_runs(dg.RunsFilter([result.run_id]))
         return run.tags
 
@@ -97,21 +99,21 @@ class Job:
 
 @contextmanager
 def job(house: House, home: Path, **env: str) -> Iterator[Job]:
-    """The job over a house, under its settings."""
+    """The job over a house, under the house's settings."""
     with definitions(house.environment() | env, home) as (defs, instance):
         yield Job(defs, instance)
 
 
 @contextmanager
 def definitions(env: Mapping[str, str], home: Path) -> Iterator[tuple[dg.Definitions, dg.DagsterInstance]]:
-    """The definitions under these settings, and a quiet instance for their runs."""
+    """The definitions under given settings, and a quiet instance for the runs."""
     home.mkdir(exist_ok=True)
     with loaded(env) as defs, dg.DagsterInstance.local_temp(str(home), overrides=QUIET) as instance:
         yield defs, instance
 
 
 def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[str, Any]]:
-    """A failed run's error: its first line, its description and its metadata."""
+    """A failed run's error: the first line, the description and the metadata."""
     (event,) = [e for e in result.all_events if e.is_step_failure]
     data = event.step_failure_data
     assert data.error is not None

@@ -1,8 +1,8 @@
 """Nights of a whole warehouse: a service, a clock, a sync a night, and what the tables must hold afterwards.
 
-`House` runs the real `sync` against a service on loopback. `Expected` computes what its tables must hold, by the slow
-model (`tests.support.models.model`) and by rows that are written out by hand here, without `tables` and `flatten`. Faults are
-in `tests.support.wire.faults`, records in `tests.support.records`.
+`House` runs the real `sync` against a service on loopback. `Expected` computes what the tables must hold, by the slow
+model (`tests.support.models.model`) and by rows that are written out by hand, without `tables` and `flatten`. Faults
+are in `tests.support.wire.faults`, records in `tests.support.records`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tests.support.wire.service import KEY, Asked, Service
 
 FIRST = date(2026, 11, 20)
 SCHOOL = (41, "Made-up School", "made-up-school", "nightly")
-# A number beyond it is no number of a school's.
+# A larger number is not a school's.
 MAX_NUMBER = 10**11
 # No date at all.
 NO_DATE = ("", "0000-00-00", "0001-01-01")
-# In stamina's test mode a request is tried this often at most, and nobody sleeps in between.
+# In stamina's test mode a request is tried so often at most, and nobody sleeps in between.
 TRIES = 6
 
 STUDENT_TABLES = ("students", "student_summaries", "student_activity", "student_classes")
@@ -80,7 +80,7 @@ def night(number: int) -> date:
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
     """A folder, in memory where that is possible: on a disk a sync takes a second longer."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+    memory = Path("/dev/shm")  # noqa: S108 - a new folder is made inside
     is_there = memory.is_dir() and os.access(memory, os.W_OK)
     return tempfile.TemporaryDirectory(dir=memory if is_there else None)
 
@@ -96,7 +96,7 @@ def folder() -> Iterator[Path]:
 
 
 class House:
-    """One warehouse, the service it reads, and the clock of both."""
+    """A warehouse, the service behind it, and the clock of both."""
 
     def __init__(self, warehouse: Path, service: Service, **over: Any) -> None:
         self.warehouse = warehouse
@@ -106,7 +106,7 @@ class House:
         service.now = lambda: self.now
 
     def settings(self, **over: Any) -> Settings:
-        """The settings of this warehouse."""
+        """The settings of the warehouse."""
         values: dict[str, Any] = {**self._given(), "_env_file": None, **self.over, **over}
         return load(**values)
 
@@ -132,7 +132,7 @@ class House:
     def night(
         self, number: int, students: Records | None = None, classes: Records | None = None, **arguments: Any
     ) -> Synced:
-        """Sync on a night, with these records or those that the service already has."""
+        """Sync on a night, with new records or the service's present records."""
         if students is not None:
             self.service.students = students
         if classes is not None:
@@ -154,12 +154,12 @@ class House:
         return self.warehouse / "rollbook.duckdb"
 
     def lose_published(self) -> None:
-        """Remove what analysts open, and the version that it leads to."""
+        """Remove what analysts open, and the version behind the link."""
         self.published.resolve().unlink()
         self.published.unlink(missing_ok=True)
 
     def lose_kept(self) -> None:
-        """Remove all versions except the one that analysts open."""
+        """Remove all versions except the version that analysts open."""
         for version in self.rollbook().warehouse.kept():
             version.unlink()
 
@@ -168,12 +168,13 @@ class House:
         return rows(self.published, sql)
 
     def tables(self, *further: str) -> Tables:
-        """The published rows, sorted: the current ones, the versions and the changes; also of tables that a test adds."""
+        """The published rows, sorted: the current rows, the versions and the changes; also of tables that a test adds.
+        """
         with opened(self.published) as con:
             return tables_in(con, *further)
 
     def examined(self) -> dict[str, list[str]]:
-        """Every rule, with what it finds wrong in the published file."""
+        """Every rule, with what is found wrong in the published file."""
         lake = self.rollbook().lake
         with duckdb.connect(self.published, read_only=True) as con:
             return dict(checks.examine(con, lake, lake.days()))
@@ -186,7 +187,7 @@ class House:
         }
 
     def landings(self, day: date) -> list[Manifest]:
-        """The manifests of one day."""
+        """The manifests of a day."""
         return self.rollbook().raw.manifests(day)
 
 
@@ -198,7 +199,7 @@ def tables_in(con: duckdb.DuckDBPyConnection, *further: str) -> Tables:
 
 @contextmanager
 def new_house(students: Iterable[Record] = (), classes: Iterable[Record] = (), **over: Any) -> Iterator[House]:
-    """A house in a folder of its own, whose service has these records."""
+    """A house in a folder of its own, whose service has some records."""
     with folder() as made, Service(students, classes) as service:
         yield House(made / "warehouse", service, **over)
 
@@ -216,7 +217,7 @@ def pages(path: str, *numbers: int) -> list[str]:
     return [f"{path} {n}" for n in numbers]
 
 
-# --- what must be in it ----------------------------------------------------------------------------------------------
+# --- what must be there ----------------------------------------------------------------------------------------------
 
 
 class Expected:
@@ -237,7 +238,7 @@ class Expected:
         unproven: Iterable[str] = (),
         refused: Iterable[int] = (),
     ) -> Expected:
-        """Add a landing that counts: its records, the sets it did not prove, the ids whose records were refused."""
+        """Add a landing that counts: the records, the sets without proof, the ids whose records were refused."""
         day = night(number)
         self.since = self.since or day
         for name, records, stated in (("students", students, student_rows), ("classes", classes, class_rows)):
@@ -271,7 +272,7 @@ class Expected:
 
 
 class ChangingNights:
-    """A house that changes every night, and what its tables must hold."""
+    """A house that changes every night, and what the tables must hold."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -279,12 +280,14 @@ class ChangingNights:
         self.number = 0
 
     def listed(self, number: int) -> Records:
-        """A night's students: one has a new name and states no activity, one has come and one is gone."""
+        """A night's students: a student has a new name and states no activity, a student has come and a student is
+        gone.
+        """
         renamed = student(4 + number, name=f"Night {number}", activity_tracking=None)
         return [*students(3, first=1 + number), renamed, *students(26, first=5 + number)]
 
     def play(self, count: int, *, is_begun: bool = False, **over: Any) -> ChangingNights:
-        """Sync some more nights. With `is_begun` the house has had them already."""
+        """Sync some more nights. With `is_begun` the house has had both already."""
         for _ in range(count):
             self.number += 1
             self.house.service.students = listed = self.listed(self.number)
@@ -295,13 +298,13 @@ class ChangingNights:
         return self
 
     def days(self, where: str) -> list[date]:
-        """The days on disk, in one of the warehouse's folders."""
+        """The days on disk, in a folder of the warehouse."""
         found = (self.house.warehouse / where).glob("snapshot_date=*")
         return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
 
 
 def student_rows(r: Record) -> dict[str, model.Stated]:
-    """The rows in a student's record, by table: key and tracked values; None where it does not mention the table."""
+    """The rows in a student's record, by table: key and tracked values; None where the table is not mentioned."""
     key, listed = (r["id"],), r.get("classes")
     return {
         "students": {key: _tracked("students", r)},
@@ -339,7 +342,7 @@ def _tracked(table: str, fields: Record) -> Row:
 
 
 def cell(column: str, value: Any) -> Any:
-    """A value as DuckDB gives it, in its one form: dates as dates, decimal numbers as floats of nine digits."""
+    """A value as DuckDB gives it, in the stored form: dates as dates, decimal numbers as floats of nine digits."""
     if column.endswith(("_date", "_dateadded")):
         return None if value in (None, *NO_DATE) else date.fromisoformat(value)
     if isinstance(value, str):

@@ -18,13 +18,13 @@ _asking = Lock()
 
 @cache
 def _instance() -> duckdb.DuckDBPyConnection:
-    """A DuckDB for all questions: to make one takes longer than most of them do."""
+    """A DuckDB for all questions: a new DuckDB takes longer than most questions."""
     return duckdb.connect()
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a published file, opened anew as an analyst opens it; to one at a time."""
+    """A connection to a published file, opened anew as by an analyst; one file at a time."""
     with _asking, _instance().cursor() as con:
         con.execute(f'ATTACH {literal(file)} AS "{file.stem}" (READ_ONLY)')
         try:

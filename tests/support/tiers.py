@@ -9,7 +9,7 @@ import pytest
 
 
 def daily(cases: Iterable[Any], *chosen: Any) -> list[Any]:
-    """All cases, for `parametrize`: the chosen ones run every day, the others with the slow tests."""
+    """All cases, for `parametrize`: the chosen cases run every day, the rest with the slow tests."""
     listed = list(cases)
     assert all(case in listed for case in chosen), "a case that is chosen is one of them"
     return [case if case in chosen else pytest.param(case, marks=pytest.mark.slow) for case in listed]

@@ -18,16 +18,16 @@ from rollbook.flatten.rows import shape
 from rollbook.tables import SETS, Table
 
 Row = tuple[Any, ...]
-# A record's rows in one table, by key; None when it did not mention the table.
+# A record's rows in a table, by key; None when the record did not mention the table.
 Stated = dict[Row, Row] | None
 # Key, tracked values, valid_from, valid_to.
 Version = tuple[Row, Row, date, date | None]
 
 
 def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
-    """Give Rollbook these tables only: the others run the same code and take as much time again."""
+    """Give Rollbook few tables: the rest run the same code and take as much time again."""
     for name in SETS.keys() - {"details"}:
-        shape(name)  # kept from now on, and it must know all tables
+        shape(name)  # kept from now on, for all tables
     for module in ("history.engine", "lake", "schema"):
         patch.setattr(f"rollbook.store.{module}.TABLES", watched)
     for module in ("store.lake", "store.warehouse", "flatten.rows"):
@@ -36,7 +36,7 @@ def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Shown:
-    """One landing of one set: per id what it stated of each table, or None when the record was refused."""
+    """A landing of a set: per id the statement about each table, or None when the record was refused."""
 
     day: date
     landing: int
@@ -45,10 +45,10 @@ class Shown:
 
 
 def versions(shown: Iterable[Shown], table: str) -> set[Version]:
-    """Every version of one table: a row that holds at the end of one day, and no longer at the end of another.
+    """Every version of a table: a row that holds at the end of a day, and no longer at the end of a later day.
 
-    Landings are folded in their order, of whatever day: what one states overlays what was known, and a proven one ends
-    all that it does not list. A refused record is listed; it and an unstated table leave what was known.
+    Landings are folded in order, of whatever day: each statement overlays what was known, and a proven landing ends all
+    that is not listed. A refused record is listed; such a record and an unstated table leave what was known.
     """
     found: set[Version] = set()
     known: dict[int, dict[Row, Row]] = {}

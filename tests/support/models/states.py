@@ -1,7 +1,7 @@
 """A school day by day in plain Python, and what the views that go day by day or week by week must say of it.
 
 `played` makes the days from records and from what a night was: proven or not, and who was refused (G1, G5, G9). The
-functions below it are the views, in loops.
+functions below are the views, in loops.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Pupil:
 
     @property
     def last_activity(self) -> date | None:
-        """The later one of summary and activity tracking."""
+        """The later of summary and activity tracking."""
         both = (self.summary["last_activity_date"], (self.activity or {}).get("last_activity_date"))
         return max((day for day in both if day), default=None)
 
 
 @dataclass
 class Day:
-    """The records of a landed day; a class is its columns, those of its summary among them."""
+    """The records of a landed day; a class is all columns, the summary's among them."""
 
     students: dict[int, Pupil] = field(default_factory=dict)
     classes: dict[int, Row] = field(default_factory=dict)
@@ -55,7 +55,7 @@ States = dict[date, Day]
 
 
 class Night(NamedTuple):
-    """A night's records, the sets it did not prove, and the students whose records were refused."""
+    """A night's records, the sets without proof, and the students whose records were refused."""
 
     students: Iterable[Record]
     classes: Iterable[Record]
@@ -150,7 +150,9 @@ def student_daily(states: States) -> list[Row]:
 
 
 class Week(NamedTuple):
-    """A week with a landed day: its Monday, its last landed day, how many there are, and the last of the week before."""
+    """A week with a landed day: the Monday, the last landed day, how many there are, and the last day of the week
+    before.
+    """
 
     begins: date
     last: date
@@ -183,7 +185,7 @@ def gain(now: float | None, then: float | None) -> float | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The average of those that are known."""
+    """The average of the known values."""
     known = [v for v in values if v is not None]
     return rounded(sum(known) / len(known)) if known else None
 
@@ -257,7 +259,7 @@ def class_weekly(states: States) -> list[Row]:
     return found
 
 
-# Of each field: the kind of change, what it is called, and whether it is a decimal number.
+# Of each field: the kind of change, the name, and whether the value is a decimal number.
 TOLD = {
     "completion_rate": ("completion", "completion", True),
     "average_score": ("score", "score", True),

@@ -14,7 +14,7 @@ NOBODY = 65534
 
 @contextmanager
 def connected(port: int, host: str = "127.0.0.1", *, account: int | None = None) -> Iterator[socket.socket]:
-    """A connection that this account opened (default: our own)."""
+    """A connection of an account (default: our own)."""
     if account is not None and os.geteuid() != 0:
         pytest.skip("only the superuser can ask as another account: run this test as root")
     own = os.geteuid()
@@ -28,6 +28,6 @@ def connected(port: int, host: str = "127.0.0.1", *, account: int | None = None)
 
 
 def ask_raw(opened: socket.socket, request: bytes) -> bytes:
-    """Everything that comes back for a request that closes its connection."""
+    """Everything that comes back for a request that closes the connection."""
     opened.sendall(request)
     return b"".join(iter(lambda: opened.recv(65536), b""))

@@ -1,4 +1,4 @@
-"""A pupil with a distinctive text in every field, and a scan of files for any of these texts."""
+"""A pupil with a distinctive text in every field, and a scan of files for any such text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPELLINGS = {t: tuple(t.lower().encode(coding) for coding in ("utf-8", "utf-16-
 # The filler of a small database. No spelling holds so many in a row: left out, there is little to search.
 _NOTHING = bytes(64)
 
-# The texts that were found in a file, by its suffix, its content and that of the file beside it.
+# The texts that were found in a file, by suffix, content and the content of the file beside.
 _read: dict[tuple[str, bytes, bytes], set[str]] = {}
 
 
@@ -56,7 +56,7 @@ def canary(**over: object) -> Record:
 
 
 def erase(warehouse: Path, die_at: int | None = None) -> None:
-    """Erase the pupil, in this process; with `die_at`, it kills itself just before its n-th step."""
+    """Erase the pupil, in this process, which with `die_at` kills itself just before the n-th step."""
     if die_at is not None:
         die_at_step(die_at)
     settings = load(fetches=False, warehouse=warehouse, report_names=True, _env_file=None)
@@ -64,7 +64,7 @@ def erase(warehouse: Path, die_at: int | None = None) -> None:
 
 
 def killed(warehouse: Path, die_at: int) -> bool:
-    """Erase the pupil in a process of its own, which kills itself; returns whether it came to that."""
+    """Erase the pupil in a process of its own, which kills itself; returns whether that happened."""
     return killed_or_done(started(warehouse, die_at))
 
 
@@ -74,7 +74,7 @@ def started(warehouse: Path, die_at: int | None = None) -> BaseProcess:
 
 
 def found(*folders: Path) -> dict[str, list[str]]:
-    """The texts in each file that holds any of them: in its name, its bytes, and its content as it is read."""
+    """The texts in each file with any: in the name, the bytes, and the content."""
     there = {}
     for folder in folders:
         for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -84,12 +84,12 @@ def found(*folders: Path) -> dict[str, list[str]]:
 
 
 def contents(path: Path) -> str:
-    """All that a file says: its bytes, and what they are when they are unpacked."""
+    """All that a file says: the bytes, and the unpacked bytes."""
     return b"\n".join(_pieces(path, path.read_bytes())).decode(errors="replace")
 
 
 def _hits(path: Path) -> set[str]:
-    """The texts in one file. A file that was read once is not read again: most of a warehouse stays as it is."""
+    """The texts in one file. A file that was read once is not read again: most of a warehouse stays the same."""
     content, beside = path.read_bytes(), _beside(path)
     known = path.suffix, sha256(content).digest(), sha256(beside).digest()
     if known not in _read:
@@ -104,13 +104,14 @@ def _texts(piece: bytes) -> set[str]:
 
 
 def _beside(path: Path) -> bytes:
-    """The files beside a file that complete it: where the frames begin, and what a database has not taken in."""
+    """The files beside a file that belong to the content: where the frames begin, and what a database has not taken in.
+    """
     other = path.with_name("pages.jsonl") if path.suffix == ".zst" else path.with_name(f"{path.name}.wal")
     return other.read_bytes() if other.is_file() else b""
 
 
 def _pieces(path: Path, content: bytes) -> Iterator[bytes]:
-    """The bytes of a file, and what they are when they are unpacked; of a database and of Parquet, the rows as well."""
+    """The bytes of a file, and the unpacked bytes; of a database and of Parquet, the rows as well."""
     yield _NOTHING.join(filter(None, content.split(_NOTHING)))
     with suppress(OSError, EOFError):
         yield gzip.decompress(content)

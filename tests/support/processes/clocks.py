@@ -8,7 +8,7 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class At:
-    """Always shows this moment."""
+    """Always shows the same moment."""
 
     now: datetime
 

@@ -1,6 +1,6 @@
-"""Rollbook's command in a process of its own, and the Dagster home that it works in.
+"""Rollbook's command in a process of its own, and the command's Dagster home.
 
-The process is forked from one that has imported what all commands need: to start a Python and import it takes a
+The process is forked from one that has imported what all commands need: to start a Python and import everything takes a
 second of a core, ten times as long as most commands take.
 """
 
@@ -25,7 +25,7 @@ COMMAND = (str(Path(sys.executable).with_name("rollbook")),)
 # The settings of a service that nobody runs.
 UNREACHABLE = {"ROLLBOOK_BASE_URL": "http://127.0.0.1:9", "ROLLBOOK_API_KEY": "k", "ROLLBOOK_RETRY_SECONDS": "0"}
 
-# The command's own modules are not among them: they see the variables of their process when they are imported.
+# The command's own modules are not imported before: they see the variables of the process during the import.
 _IMPORTED = (
     "typer",
     "rich.markdown",
@@ -43,7 +43,7 @@ _IMPORTED = (
     "jinja2",
     "httpcore",
     "upath",
-    "pandas",  # pyarrow imports it for its first array
+    "pandas",  # pyarrow imports pandas for the first array
 )
 _SECONDS = 200
 
@@ -51,7 +51,7 @@ _SECONDS = 200
 def run_command(
     *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, with these variables on top of this process's own."""
+    """Run the command to the end, with more variables than this process's."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.processes.kills", *_IMPORTED])
     with tempfile.TemporaryDirectory() as made:
@@ -75,13 +75,13 @@ def run_command(
 
 
 def run_at(warehouse: Path, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the command over a warehouse, without a key and from another folder: those who read need neither."""
+    """Run the command over a warehouse, without a key and from another folder: a reader needs neither."""
     own = {"ROLLBOOK_WAREHOUSE": str(warehouse), "COLUMNS": "250"}
     return run_command(*arguments, env=own | env, cwd=Path("/"), stdin=stdin)
 
 
 def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, streams: list[Path]) -> None:
-    """Be the command: with its arguments, its variables, its folder and its three streams."""
+    """Be the command: with arguments, variables, folder and three streams."""
     for number, (stream, how) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
         os.dup2(os.open(stream, how), number)
     sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
@@ -103,7 +103,7 @@ def dagster_home(home: Path) -> Path:
 
 
 class Program:
-    """A Python program in a process of its own, which is told lines and answers with lines."""
+    """A Python program in a new process, which is told lines and answers with lines."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
@@ -111,17 +111,17 @@ class Program:
         self.process, self._input, self._output = process, process.stdin, process.stdout
 
     def read(self) -> str:
-        """The next line that it says."""
+        """The program's next line."""
         return self._output.readline().rstrip("\n")
 
     def ask(self, line: object) -> str:
-        """Tell it a line; returns its answer."""
+        """Tell the program a line; returns the answer."""
         self._input.write(f"{line}\n")
         self._input.flush()
         return self.read()
 
     def end(self) -> list[str]:
-        """End its input and wait for it; returns what else it said. It must have met no error."""
+        """End the input and wait; returns what else the program said. It must have met no error."""
         printed, _ = self.process.communicate(timeout=60)
         assert self.process.returncode == 0
         return printed.splitlines()
@@ -129,7 +129,7 @@ class Program:
 
 @contextmanager
 def program(*arguments: object) -> Iterator[Program]:
-    """Run Python with these arguments for as long as the block lasts."""
+    """Run Python for as long as the block lasts."""
     command = [sys.executable, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

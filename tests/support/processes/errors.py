@@ -6,7 +6,7 @@ import traceback
 
 
 def everything_about(*errors: BaseException) -> str:
-    """The text of errors, their parts, notes and tracebacks, and those of all errors behind them."""
+    """The text of errors, with parts, notes and tracebacks, and of all errors behind."""
     seen: set[int] = set()
     texts: list[str] = []
     queue: list[BaseException | None] = [*errors]

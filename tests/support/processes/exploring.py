@@ -1,4 +1,5 @@
-"""`rollbook explore` as a person starts it, with a record of whom its process asks for anything, and what its pages show."""
+"""`rollbook explore` as a person starts it, with a record of every request to another machine, and what the pages show.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.support.processes.servers import free_port, until
 
 START_WITHIN = 120.0  # seconds, on a busy machine
 
-# Python's own record of what a process connects to, looks up, and listens on; for each of its children, too.
+# Python's own record of what a process connects to, looks up, and listens on; for each child, too.
 _RECORD = """
 import os, sys
 def _record(event, args):
@@ -33,7 +34,7 @@ sys.addaudithook(_record)
 
 @dataclass
 class Explored:
-    """A running `rollbook explore`: the address that it printed, its output, and whom it asked."""
+    """A running `rollbook explore`: the printed address, the output, and the connections."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -42,12 +43,12 @@ class Explored:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The address."""
         return urlsplit(self.address).port or 0
 
     @property
     def host(self) -> str:
-        """The name and the port that it answers to."""
+        """The name and the port of the server."""
         return urlsplit(self.address).netloc
 
     @property
@@ -56,18 +57,18 @@ class Explored:
         return self.address.partition("access_token=")[2]
 
     def page(self, path: str) -> str:
-        """The address of one of its pages, for a browser that has the token."""
+        """The address of a page, for a browser that has the token."""
         return f"http://{self.host}{path}"
 
     def asks_elsewhere(self) -> list[str]:
-        """The lookups and connections of its processes to other machines."""
+        """The lookups and connections of all processes to other machines."""
         own = re.compile(
             r"socket\.(bind .*|\w+ (None|b?'(127\.0\.0\.1|localhost|::1)'|\('(127\.0\.0\.1|::1)', .*\)|'/.*'))"
         )
         return [line for line in self.asked.read_text().splitlines() if not own.fullmatch(line)]
 
     def stop(self) -> int:
-        """Ask it to stop, as a service manager does, and return what it ends with."""
+        """Ask the server to stop, as a service manager does, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
@@ -123,7 +124,7 @@ def staying_home(page: Page, explored: Explored) -> Iterator[None]:
 
 
 def rows(table: Locator) -> list[list[str]]:
-    """The rows of a table below its headings, read at one moment."""
+    """The rows of a table below the headings, read at one moment."""
     found: list[list[str]] = table.locator("tbody").evaluate(
         "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
     )
@@ -131,7 +132,7 @@ def rows(table: Locator) -> list[list[str]]:
 
 
 def table(page: Page, *headings: str) -> Locator:
-    """The table that has these headings."""
+    """The table with such headings."""
     found = page.locator("table")
     for heading in headings:
         found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))

@@ -1,7 +1,7 @@
-"""A writer in a process of its own, to be killed with SIGKILL: at any instant, or by itself at a chosen step.
+"""A writer in a new process, to be killed with SIGKILL: at any instant, or by itself at a chosen step.
 
 A step is a call that puts a whole file or folder where the next writer looks for it: a rename or a link. The process is
-forked from one that has imported everything, so that it is killed while it writes, not while it starts.
+forked from one that has imported everything, so that the kill comes during the writing, not during the start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Job:
     wrongly: bool = False
 
     def run(self) -> None:
-        """Do it, in this process."""
+        """Do the job, in this process."""
         book = rollbook(self.warehouse, self.base_url, today=self.last)
         if self.what == "sync":
             sync(book, self.first)
@@ -52,12 +52,12 @@ class Job:
 
 
 def start(job: Job, *, die_at: int | None = None) -> BaseProcess:
-    """Start a writer; with `die_at`, it kills itself just before its n-th step."""
+    """Start a writer; with `die_at`, the process kills itself just before the n-th step."""
     return forked(_work, job, die_at)
 
 
 def forked(work: Callable[..., None], *arguments: Any) -> BaseProcess:
-    """Start some work in a process that is forked from one that has imported it."""
+    """Start some work in a process that is forked from a process with all imports."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([work.__module__])
     process = context.Process(target=work, args=arguments, daemon=True)
@@ -66,7 +66,9 @@ def forked(work: Callable[..., None], *arguments: Any) -> BaseProcess:
 
 
 def killed_or_done(process: BaseProcess, *, after: float | None = None) -> bool:
-    """Kill a writer `after` so many seconds, or let it end; returns whether it was killed. It must not fail by itself."""
+    """Kill a writer `after` so many seconds, or let the writer end; returns whether it was killed. It must not fail by
+    itself.
+    """
     process.join(180 if after is None else after)
     if after is not None:
         process.kill()
@@ -87,7 +89,7 @@ def _work(job: Job, die_at: int | None) -> None:
 
 
 def die_at_step(number: int) -> None:
-    """Let this process kill itself just before its n-th step."""
+    """Let this process kill itself just before the n-th step."""
     count = itertools.count(1)
     for name in STEPS:
         setattr(os, name, _killing(getattr(os, name), count, number))

@@ -1,6 +1,6 @@
-"""Real faults of a machine: a small disk that fills up, a read-only one, an account that may not write.
+"""Real faults of a machine: a small disk that fills up, a read-only disk, an account that may not write.
 
-The small disk is a tmpfs, which only root can mount; for others its tests are skipped, and say so.
+The small disk is a tmpfs, which only root can mount; for other accounts the tests are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOBODY = 65534
 
 
 class Disk:
-    """A disk of its own. `full` fills it up to some bytes; `read_only` mounts it read-only."""
+    """A small disk. `full` fills the disk up to some bytes; `read_only` mounts the disk read-only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,12 +35,12 @@ class Disk:
         return stat.f_bavail * stat.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Fill it up to so many bytes."""
+        """Fill the disk up to so many bytes."""
         with self._ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(self.free - leave, 1))
 
     def empty(self) -> None:
-        """Free it again."""
+        """Free the disk again."""
         self._ballast.unlink(missing_ok=True)
 
     @contextmanager
@@ -95,7 +95,7 @@ def as_nobody() -> None:
 
 
 def in_another_process(work: Callable[[], Any], *, first: Callable[[], None] = lambda: None) -> Any:
-    """Do some work in a forked process, after `first`; returns what it returned, or the exception it raised."""
+    """Do some work in a forked process, after `first`; returns the result, or the exception."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(work, first, theirs), daemon=True)
@@ -116,7 +116,7 @@ def _work(work: Callable[[], Any], first: Callable[[], None], results: Connectio
     try:
         first()
         result = work()
-    except BaseException as error:  # noqa: BLE001 - it is what the test is about
+    except BaseException as error:  # noqa: BLE001 - the error is what the test is about
         result = error
         result.__cause__ = result.__context__ = None
         if not hasattr(error, "message"):
@@ -134,7 +134,7 @@ def open_below(root: Path) -> list[str]:
     for fd in Path("/proc/self/fd").iterdir():
         try:
             target = str(fd.readlink())
-        except OSError:  # the one that listed them
+        except OSError:  # the descriptor of the listing itself
             continue
         if target.startswith(f"{root}/"):
             found.append(target)
@@ -142,7 +142,7 @@ def open_below(root: Path) -> list[str]:
 
 
 def reached(warehouse: Path, bit: int) -> set[str]:
-    """The files and folders in which others (0o004) or the group (0o040) can open a file: all folders let them in."""
+    """The files and folders which anybody (0o004) or the group (0o040) can open: all folders on the way let them in."""
     found = set()
     for path in (p for p in warehouse.rglob("*") if p.is_file()):
         real = path.resolve()

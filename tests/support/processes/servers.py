@@ -40,8 +40,8 @@ def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T
 def free_port() -> int:
     """A port that nobody listens on, for a server that is about to start.
 
-    The kernel assigns ports from 32768 on to any socket that asks for none in particular. One of those could be given
-    to another test before the server is there.
+    The kernel assigns ports from 32768 on to any socket that asks for none in particular. An ephemeral port could be
+    given to another test before the server is there.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -59,7 +59,7 @@ class Served:
         self.log = log
 
     def family(self) -> set[int]:
-        """The ids of all processes that carry this server's DAGSTER_HOME, no matter who their parent is now."""
+        """The ids of all processes that carry this server's DAGSTER_HOME, no matter under which parent."""
         mark = f"DAGSTER_HOME={self.log.parent}\0".encode()
         found = set()
         for folder in Path("/proc").iterdir():
@@ -71,7 +71,7 @@ class Served:
         return found - {os.getpid()}
 
     def stop(self) -> None:
-        """Ask it to stop, as a service manager does; kill it if it does not, which its return code shows."""
+        """Ask the server to stop, as a service manager does; else kill the server, which the return code shows."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(90)
@@ -92,10 +92,10 @@ class Served:
         return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in found]
 
     def worker_of(self, run_id: str) -> int | None:
-        """The process that does a run's work: the one that holds its lock."""
+        """The process that does a run's work, and so holds the lock."""
         lock = str(self.log.parent / "storage" / run_id / "process.lock")
         for number in sorted(self.family()):
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 if any(os.readlink(fd) == lock for fd in Path(f"/proc/{number}/fd").iterdir()):  # noqa: PTH115
                     return number
         return None
@@ -112,9 +112,9 @@ class Served:
 
 @contextmanager
 def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | None = None) -> Iterator[Served]:
-    """`rollbook serve`, up and answering; stopped by SIGTERM when the block is left, if it still runs.
+    """`rollbook serve`, up and answering; stopped by SIGTERM at the end of the block, if still running.
 
-    `home` is DAGSTER_HOME and gets the dagster.yaml of the project; it marks all processes of this server.
+    `home` is DAGSTER_HOME and gets the dagster.yaml of the project; the variable marks all processes of the server.
     """
     dagster_home(home)
     with served_bare({**os.environ, **env, "DAGSTER_HOME": str(home)}, port or free_port(), *arguments) as served:
@@ -125,7 +125,7 @@ def serving(home: Path, env: Mapping[str, str], *arguments: str, port: int | Non
 def served_bare(
     env: Mapping[str, str], port: int, *arguments: str, command: Sequence[str] = COMMAND, folder: Path = ROOT
 ) -> Iterator[Served]:
-    """The same with this environment alone, for a `rollbook` that is started in a folder."""
+    """The same with an environment alone, for a `rollbook` that is started in a folder."""
     log = Path(env["DAGSTER_HOME"]) / "serve.log"
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""First nights that many tests begin with: played once in this process, and copied from then on.
+"""First nights that many tests begin with: played once in this process, and then copied.
 
-For tests of what comes afterwards. One that looks at the first night itself, at its requests or its messages, plays it:
-`House.night(1)`. Until its next publish a copy's views of the lake lead to where it was played.
+For tests of what comes afterwards. A test of the first night, with requests or messages, plays that night:
+`House.night(1)`. Until the next publish, a copy's views lead to the first lake.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from tests.support.nights import ChangingNights, House, make_folder
 from tests.support.records import Records
 
-# The newest of them stay; each holds some ten megabytes of memory a night.
+# The newest stay; each holds some ten megabytes of memory a night.
 KEPT = 6
 
 _played: dict[bytes, TemporaryDirectory[str]] = {}
@@ -23,7 +23,7 @@ _played: dict[bytes, TemporaryDirectory[str]] = {}
 
 def begin(house: House, students: Records | None = None, classes: Records | None = None, *, nights: int = 1) -> House:
     """Leave a new house as `house.night(1, students, classes)` does, and more nights of the same. The service is asked
-    nothing if they were played.
+    nothing for nights that were played.
     """
     if students is not None:
         house.service.students = students
@@ -38,7 +38,7 @@ def begin(house: House, students: Records | None = None, classes: Records | None
 
 
 def begin_changing(house: House, count: int) -> ChangingNights:
-    """Such nights of a new house, as `ChangingNights(house).play(count)` leaves them."""
+    """Nights of a new house, as `ChangingNights(house).play(count)` leaves them."""
     nights = ChangingNights(house)
     key = _key(house, f"{count} changing")
     if _is_copied(house, key):
@@ -51,7 +51,7 @@ def begin_changing(house: House, count: int) -> ChangingNights:
 
 
 def _is_copied(house: House, key: bytes) -> bool:
-    """Make a house what was played, if it was."""
+    """Copy into a house what was played, if anything."""
     assert not house.warehouse.exists(), "a house that has begun"
     if key in _played:
         for number, folder in enumerate(_folders(house)):
@@ -69,12 +69,12 @@ def _keep(house: House, key: bytes) -> None:
 
 
 def _folders(house: House) -> list[Path]:
-    """The warehouse, and its copy in a folder if there is one."""
+    """The warehouse, and a copy in a folder if any."""
     return [house.warehouse, *(Path(urlsplit(house.over[name]).path) for name in ("lake",) if name in house.over)]
 
 
 def _key(house: House, nights: object) -> bytes:
-    """All that these nights depend on: the service and the settings, but not where the copy is and who is told."""
+    """All that the nights depend on: the service and the settings, without the copy's place and the alerts."""
     service = house.service
     served = service.students, service.classes, service.details, service.school, service.key, service.cap
     over = {name: value for name, value in house.over.items() if name not in ("lake", "notify")}

@@ -25,7 +25,7 @@ WITHOUT_NAMES = {n: {"pseudonymous": "true", "pseudonymous_mode": '"644"'} for n
 
 @contextmanager
 def coded_district(secrets: Secrets) -> Iterator[District]:
-    """The schools share their students' ids; in one, names changed on the second night. For copying."""
+    """The schools share the students' ids; in one school, names changed on the second night. For copying."""
     with new_district([ASH, BIRCH], CEDAR) as made:
         made.write(WITHOUT_NAMES)
         renamed = [
@@ -65,8 +65,8 @@ def counts(district: District) -> dict[str, int]:
 
 
 def run(*arguments: str, exits: int = 0) -> str:
-    """The command in this process; returns what it prints."""
-    # --institution sets this variable. Named here, it is taken back afterwards.
+    """The command in this process; returns the output."""
+    # --institution sets this variable. A variable named here is taken back afterwards.
     env = {"COLUMNS": "300", settings.INSTITUTION: None}
     done = CliRunner().invoke(app, [*arguments], env=env, catch_exceptions=False)
     assert done.exit_code == exits, done.output
@@ -74,7 +74,7 @@ def run(*arguments: str, exits: int = 0) -> str:
 
 
 def write(district: District, name: str) -> None:
-    """Let an institution's writer bring everything of it up to date."""
+    """Let an institution's writer bring everything up to date."""
     with writer(district.house(name).rollbook()):
         pass
 
@@ -86,7 +86,7 @@ def version(file: Path) -> str:
 
 
 def texts(district: District) -> set[str]:
-    """The canary's texts in the file, by its bytes and its rows."""
+    """The canary's texts in the file, by bytes and rows."""
     return {text for found in canary.found(file_of(district).resolve().parent).values() for text in found}
 
 

@@ -1,7 +1,7 @@
 """A district: several made-up schools on loopback, each with a key of its own, on one host or on several.
 
-Each school is a `Service` of its own that nobody serves directly: its `Host` does, so that a test can give faults to
-one school (`district["ash"].on(...)`) or to all of a host, and see how many requests a host got at a time.
+Each school is a `Service` of its own that nobody serves directly: the `Host` does, so that a test can give faults to a
+school (`district["ash"].on(...)`) or to all of a host, and see how many requests a host got at a time.
 
     with new_district(["ash", "birch"], ["cedar"]) as district:  # ash and birch share a host
         district["ash"].students = students(30)
@@ -35,7 +35,7 @@ from tests.support.wire.service import Asked, Reply, Service
 
 
 class School(Service):
-    """One school of a host: its records, faults and requests. `url` is its host's."""
+    """A school of a host: records, faults and requests. `url` is the host's."""
 
     def __init__(self, name: str, number: int) -> None:
         key = f"k3y-of-{name}"
@@ -45,7 +45,7 @@ class School(Service):
 
 
 class Host(Service):
-    """One address with some schools behind it. A key of none of them gets a 401."""
+    """One address with some schools behind it. A stranger's key gets a 401."""
 
     def __init__(self, schools: Sequence[School]) -> None:
         super().__init__(key="a key of nobody")
@@ -75,7 +75,7 @@ class Host(Service):
 
 
 class InstitutionHouse(House):
-    """The house of one institution, whose warehouse is in the district's."""
+    """The house of an institution, with a warehouse in the district's."""
 
     def __init__(self, common: Path, school: School) -> None:
         self.common = common
@@ -100,7 +100,7 @@ class District:
         return self.schools[name]
 
     def write(self, over: Mapping[str, Mapping[str, str]] | None = None, *, defaults: str = "", top: str = "") -> None:
-        """Write the registry. `over` has lines of TOML by institution and setting, `defaults` those of all."""
+        """Write the registry. `over` has lines of TOML by institution and setting, `defaults` the lines of all."""
         lines = [top, "[defaults]", "retry_seconds = 1", 'first_date = "2026-08-01"', defaults]
         for name, school in self.schools.items():
             given = {"base_url": f'"{school.url}"', "api_key": f'{{ env = "{school.variable}" }}'}
@@ -117,7 +117,7 @@ class District:
         self.registry.write_text(self.registry.read_text().replace(f"[{was}]", f"[{now}]"))
 
     def move(self, was: str, now: str) -> InstitutionHouse:
-        """Give an institution and its folder another name; returns its house."""
+        """Give an institution and the folder another name; returns the house."""
         self.rename(was, now)
         (self.warehouse / was).rename(self.warehouse / now)
         house = self.house(was)
@@ -136,7 +136,7 @@ class District:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """Put these variables into the environment of this process."""
+        """Put the district's variables into this process's environment."""
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.startswith("ROLLBOOK_")]:
                 patch.delenv(name)
@@ -145,11 +145,11 @@ class District:
             yield
 
     def house(self, name: str) -> InstitutionHouse:
-        """The house of one institution. Its service shows the house's clock from then on, not today's date."""
+        """The house of an institution. The service shows the house's clock from then on, not today's date."""
         return InstitutionHouse(self.warehouse, self.schools[name])
 
     def play(self, now: datetime) -> None:
-        """Let every school show this moment."""
+        """Let every school show a moment."""
         for school in self.schools.values():
             school.now = lambda: now
 
@@ -160,7 +160,7 @@ class District:
         return self.fleet(number, only=only, jobs=jobs).sync(**arguments)
 
     def fleet(self, number: int, *, only: Sequence[str] = (), jobs: int = 2) -> Fleet:
-        """All institutions on a night, or some of them."""
+        """All institutions on a night, or some."""
         now = datetime.combine(night(number), time(2, 15), UTC)
         self.play(now)
         return Fleet(self.known, tuple(only), jobs, now)
@@ -177,7 +177,7 @@ class District:
         return build(self.warehouse / settings.FLEET, self.known)
 
     def left_by_builds(self) -> list[str]:
-        """The files in the folder that builds work in, apart from its lock: none once a build has ended."""
+        """The files in the folder that builds work in, apart from the lock: none once a build has ended."""
         folder = self.warehouse / "fleet" / "_build"
         return [p.name for p in folder.rglob("*") if p.is_file() and p.name != "lock"]
 
@@ -194,9 +194,9 @@ class District:
 
 @contextmanager
 def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
-    """A district that is served, with a registry and its variables in the environment.
+    """A district that is served, with a registry and the variables in the environment.
 
-    Each argument is a host: the names of its schools, or the one name.
+    Each argument is a host: the names of the schools, or a single name.
     """
     with folder() as root, ExitStack() as stack:
         district = District(root, [[host] if isinstance(host, str) else host for host in hosts])
@@ -209,7 +209,7 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
 
 @contextmanager
 def two_schools(*others: str) -> Iterator[District]:
-    """Ash and birch, of one night each, which share their students' ids; the others never synced."""
+    """Ash and birch, of one night each, which share the students' ids; other schools never synced."""
     with new_district(["ash", "birch"], *others) as made:
         made.house("ash").night(1, students(4), classes(1))
         made.house("birch").night(1, students(3), classes(1))
@@ -218,7 +218,7 @@ def two_schools(*others: str) -> Iterator[District]:
 
 @contextmanager
 def copied(played: District, folder: Path) -> Iterator[District]:
-    """The same district with its warehouse and registry copied into another folder, as long as the block lasts."""
+    """The same district with warehouse and registry copied into another folder, as long as the block lasts."""
     was = played.warehouse, played.registry
     played.warehouse, played.registry = folder / "warehouse", folder / "institutions.toml"
     shutil.copytree(was[0], played.warehouse, symlinks=True)

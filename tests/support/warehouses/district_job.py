@@ -1,4 +1,4 @@
-"""The nightly job over a district, run in this process against an instance of its own."""
+"""The nightly job over a district, run in this process against a new instance."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.warehouses.district import District
 
 
 class DistrictJob(Job):
-    """The job of a district. A run is about all institutions, or those that its tag names."""
+    """The job of a district. A run is about all institutions, or about the tag's."""
 
     def run_for(
         self, names: str = "", *, days: tuple[date, ...], tags: Mapping[str, str] | None = None, **options: Any
     ) -> dg.ExecuteInProcessResult:
         """One run of a day or, given several days, of all between the first and the last.
 
-        A variable that a run takes out of the environment is there again for the next one.
+        A variable that a run takes out of the environment is there again for the next run.
         """
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.endswith("_KEY")]:
@@ -34,6 +34,6 @@ class DistrictJob(Job):
 
 @contextmanager
 def district_job(district: District) -> Iterator[DistrictJob]:
-    """The job over a district, as its registry is now."""
+    """The job over a district with the present registry."""
     with definitions(district.environment(), district.root / "instance") as (defs, instance):
         yield DistrictJob(defs, instance)

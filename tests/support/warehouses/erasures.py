@@ -26,7 +26,7 @@ MADE = (
 
 
 def everybody(number: int) -> Records:
-    """A night's students, the canary among them: one changes, one comes, one leaves."""
+    """A night's students, the canary among them: a change, an arrival, a leaver."""
     changed = student(5, name=f"Night {number}")
     return [*students(4), changed, *students(6, first=6 + number), canary.canary()]
 
@@ -38,7 +38,9 @@ def erase(house: House, student: int = canary.ID, **how: Any) -> Certificate:
 
 
 def live(house: House) -> None:
-    """Six nights: details, a refused record, a search that finds the student, one that does not, a landing set aside."""
+    """Six nights: details, a refused record, a search that finds the student, a search that does not, a landing set
+    aside.
+    """
     service = house.service
     service.details = {canary.ID: {"note": "canary-detail"}}
     house.night(1, everybody(1), classes(3), details="all")

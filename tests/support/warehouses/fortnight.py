@@ -1,7 +1,7 @@
-"""A fortnight of the sandbox, landed once, and warehouses made of copies of its `raw/`.
+"""A fortnight of the sandbox, landed once, and warehouses made of copies of `raw/`.
 
 A test that wants another order, a lost day or a damaged file works on a copy, so that two warehouses differ only in
-what was done to them.
+what was done.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def noon(day: date) -> datetime:
 def rollbook(
     warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
 ) -> Rollbook:
-    """A warehouse to work on, on the last day of the fortnight; nobody listens at the address unless one is given."""
+    """A warehouse to work on, on the last day of the fortnight; nobody listens at the address, unless given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))
     return assemble(settings, clock=lambda: noon(today), progress=progress)
@@ -54,11 +54,11 @@ def rollbook(
 
 @contextmanager
 def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
-    """A warehouse that synced these days in order, and the sandbox that it read.
+    """A warehouse that synced the days in order, and the sandbox.
 
-    One day was synced twice, the second time without anybody's classes and with some records refused; one has a held
-    second landing, with the records of the day before; one an unproven second landing, with some records of the day
-    after.
+    One day was synced twice, the second time without anybody's classes and with some records refused; one day has a
+    held second landing, with the records of the day before; one day an unproven second landing, with some records of
+    the day after.
     """
     with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
         for day in days:
@@ -77,7 +77,7 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
 
 
 def _with_gaps(record: dict[str, Any]) -> dict[str, Any]:
-    """A student's record without classes; of every eighth student, one that is refused."""
+    """A student's record without classes; of every eighth student, a record that is refused."""
     stated = {name: value for name, value in record.items() if name != "classes"}
     return stated if record["id"] % 8 else stated | {"name": 5}
 
@@ -112,9 +112,9 @@ def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
 
 
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
-    """Every table of these schemas as a sorted CSV file and as a sorted Parquet file: the digests of their bytes.
+    """Every table of the schemas as a sorted CSV file and as a sorted Parquet file: the digests of the bytes.
 
-    The version is left out: it is another one with each publish.
+    The version is left out: each publish has another.
     """
     digests = {}
     with folder() as out, duckdb.connect(published, read_only=True) as con:

@@ -1,4 +1,4 @@
-"""A first night, and a later one that is held."""
+"""A first night, and a later night that is held."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MINUTES = (0.0, -0.0, 1210.5, 12_345_678.25, 1e16, 66.66666666666667, 1e-7)
 
 
 class SmallLake:
-    """One institution's lake, and the history of it."""
+    """An institution's lake, with the history."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class SmallLake:
 
 
 def lakes(folder: Path, seed: int, *, nightly: bool) -> dict[str, SmallLake]:
-    """A lake for each institution: the same ids, other days, one that began later; days landed out of order.
+    """A lake for each institution: the same ids, other days, a late beginner; days landed out of order.
 
     Its history is brought up `nightly`, or once at the end, which takes less time.
     """

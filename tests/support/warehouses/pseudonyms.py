@@ -1,4 +1,4 @@
-"""Some nights of a school whose every personal value can be recognised, and the search of a file for them."""
+"""Some nights of a school whose every personal value can be recognised, and the search of a file for the values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.nights import House, new_house
 from tests.support.records import Record, Records, entry, school_class, student, within
 from tests.support.wire import faults
 
-# Ids so long and odd that no other number in a file equals one by chance.
+# Ids so long and odd that no other number in a file equals an id by chance.
 FIRST_ID, STEP = 7_310_554_908_117_003, 104_729
 STUDENTS, CLASSES = 24, (501, 502, 503)
 VERSION, DAYS = "SELECT id FROM spans.version", "SELECT * FROM spans.days"
-# One of these is in every name, address, picture and reference id below, and in nothing else.
+# Every name, address, picture and reference id below has such a text, and nothing else has.
 WORDS = ("Zaphod", "Beeblebrox", "pupils.example", "REF", "/face", "Slartibart", "slarti.", "nightly")
 
 
@@ -33,7 +33,7 @@ def ident(number: int) -> int:
 
 
 def pupil(number: int, word: str = "", **over: Any) -> Record:
-    """The n-th student: each value is unique, and `word` changes it."""
+    """The n-th student: each value is unique, and changes with `word`."""
     named = {
         "email": f"zaphod{word}.{number}x@pupils.example",
         "name": f"Zaphod{word} O'Beeblebrox-{number}x",
@@ -65,13 +65,14 @@ class Secrets:
         self.numbers: set[int] = set()
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add those of some records of students."""
+        """Add the values of some records of students."""
         self.numbers |= {r["id"] for r in records}
 
     def in_bytes(self, path: Path) -> set[str]:
-        """Those that a file's bytes hold: as text (UTF-8, UTF-16) and, for ids, as numbers, too, with where they are.
+        """The values that a file's bytes hold: as text (UTF-8, UTF-16) and, for ids, as numbers, too, with the
+        positions.
 
-        Of an id the digits and bytes are searched that it shares with the others: a file may store the rest elsewhere.
+        Of an id, the digits and bytes are searched that all ids share: a file may store the rest elsewhere.
         """
         content = path.read_bytes()
         texts = {*WORDS, *(str(n)[:9] for n in self.numbers)}
@@ -83,7 +84,7 @@ class Secrets:
         return found
 
     def in_rows(self, path: Path) -> list[str]:
-        """Those that its rows, views, macros' texts and comments show."""
+        """The values that rows, views, macros' texts and comments show."""
         shown = "\n".join(everything(path))
         return [t for t in (*WORDS, *map(str, self.numbers)) if t in shown]
 
@@ -129,7 +130,8 @@ def codes(house: House) -> dict[int, int]:
 
 @contextmanager
 def lived(secrets: Secrets) -> Iterator[House]:
-    """Four nights: details fetched; names changed, with and without more; one gone, one new, some refused; one back."""
+    """Four nights: details fetched; names changed, with and without more; a leaver, a newcomer, some refused; a return.
+    """
     with new_house(pupils(), taught(), pseudonymous=True) as house:
         secrets.add(pupils())
         house.night(1, details="all")
@@ -144,7 +146,8 @@ def lived(secrets: Secrets) -> Iterator[House]:
         secrets.add(renamed)
         house.night(2, renamed, retaught, details="changed")
 
-        # One is gone, one has come, one is refused (its words are in the reject), a value is refused, a field is unknown.
+        # A student is gone, a student has come, a record is refused (the words are in the reject), a value is refused,
+        # a field is unknown.
         odd = pupil(5, name=None) | {f"of {pupil(5)['name']}": 1}
         named = pupil(6, **within("summary", total_assessments="Zaphod"))
         listed = [pupil(1, "Q"), *pupils()[1:3], odd, named, *pupils()[6:], pupil(STUDENTS + 1)]
@@ -159,7 +162,7 @@ def lived(secrets: Secrets) -> Iterator[House]:
 
 
 def is_current(house: House) -> bool:
-    """Whether both files are of one version, by what is in them and by what status says."""
+    """Whether both files are of one version, by content and by what status says."""
     found = load_status(house.rollbook()).pseudonymous
     assert found is not None
     same = rows(house, VERSION) == house.query(VERSION) and rows(
@@ -170,5 +173,5 @@ def is_current(house: House) -> bool:
 
 
 def current(house: House) -> set[int]:
-    """The codes of those who are listed."""
+    """The codes of listed students."""
     return {code for (code,) in rows(house, "SELECT student_id FROM students")}

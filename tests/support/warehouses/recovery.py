@@ -1,4 +1,4 @@
-"""A warehouse of two nights whose third meets a fault of the machine, and how it must end."""
+"""A warehouse of two nights whose third meets a fault of the machine, and the end that is due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.records import student, students
 from tests.support.warehouses.begun import begin
 
 COUNT = 400
-# One changed, one gone, one new.
+# A changed student, a student gone, a new student.
 TONIGHT = [
     student(1, name="Another"),
     *students(COUNT // 2 - 2, first=2),
@@ -18,7 +18,7 @@ TONIGHT = [
 
 
 def two_nights(house: House) -> House:
-    """Two nights of the same, so that there is an older published file as well; then it is the third."""
+    """Two equal nights, so that there is an older published file as well; then the third."""
     begin(house, nights=2)
     house.service.students = list(TONIGHT)
     return house.at(3)

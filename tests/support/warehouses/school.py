@@ -1,7 +1,7 @@
 """A fortnight of the sandbox across the turn of a month, synced once for all tests that read what is published.
 
-Its dates, size and seed are fixed: the cookbook's questions name a class, a student and a day of it. Tests that write
-work on a copy.
+Dates, size and seed are fixed: the cookbook's questions name a class, a student and a day. Tests that write work on a
+copy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEY = "sandbox-key"
 
 
 class School:
-    """One warehouse, and the sandbox it reads when there is one."""
+    """A warehouse, with a sandbox where needed."""
 
     def __init__(self, warehouse: Path, sandbox: Sandbox | None = None) -> None:
         self.warehouse = warehouse
@@ -70,7 +70,7 @@ class School:
         return rows(self.published, query)
 
     def copy(self, target: Path) -> School:
-        """A copy to write to, published again so that its views name its own files."""
+        """A copy to write to, published again so that the views name the copy's files."""
         shutil.copytree(self.warehouse, target, symlinks=True, dirs_exist_ok=True)
         mine = School(target)
         with writer(mine.rollbook()):
@@ -80,7 +80,7 @@ class School:
 
 @contextmanager
 def small_school(synced: Path, target: Path) -> Iterator[School]:
-    """A small school of its own that goes on from a copy of what was synced."""
+    """A small school that goes on from a copy of what was synced."""
     with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
         shutil.copytree(synced, target, symlinks=True)
         yield School(target, sandbox)
@@ -88,7 +88,7 @@ def small_school(synced: Path, target: Path) -> Iterator[School]:
 
 @pytest.fixture
 def small(small_synced: Path, tmp_path: Path) -> Iterator[School]:
-    """A small school with one night behind it. Until the next, its views lead to the lake that it was copied from."""
+    """A small school after a first night. Until the next, the views lead to the first lake."""
     with small_school(small_synced, tmp_path / "w") as school:
         yield school
 

@@ -1,4 +1,4 @@
-"""One student among others, for tests of what is held about one: nothing of a neighbour may be handed out."""
+"""One student among others, for tests of what is held about a student: nothing of a neighbour may be handed out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def me(**over: Any) -> Record:
     return student(ME, **{"name": EVIL, "reference_id": "+ME", **over})
 
 
-# My own id is among those of the first page.
+# My own id is among the first page's.
 OTHERS = [neighbour(i) for i in (1, 2, 47, 471, 47110, 11471, *range(5000, 5014))]
 
 

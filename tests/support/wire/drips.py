@@ -1,4 +1,4 @@
-"""A server on loopback that sends a test's bytes at the test's pace, whether they are HTTP or not.
+"""A server on loopback that sends a test's bytes at the test's pace, HTTP or not.
 
 It sends what a server library would not: headers that never end, bodies that trickle, packed zeros.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-# After this time the connection is closed, so that a test fails instead of hanging.
+# After so long the connection is closed, so that a test fails instead of hanging.
 MAX_SECONDS = 6.0
 
 Send = Callable[[bytes], None]
@@ -19,7 +19,7 @@ Send = Callable[[bytes], None]
 
 @dataclass
 class Drip:
-    """The server's address, and the head of each request it took."""
+    """The server's address, and the head of each request so far."""
 
     url: str = ""
     heads: list[bytes] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Drip:
 
 @contextmanager
 def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Iterator[Drip]:
-    """Answer each connection's first request with these pieces, one `every` so many seconds, then close."""
+    """Answer each connection's first request with some pieces, one `every` so many seconds, then close."""
     made, done = Drip(), threading.Event()
     threads: list[threading.Thread] = []
 

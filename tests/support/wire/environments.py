@@ -15,12 +15,12 @@ class EnvironmentFailedError(Exception):
 def interpreter(pins: Path, folder: Path) -> Path:
     """Return the Python of an environment, which is made first if need be. Raises EnvironmentFailedError.
 
-    It is made again when the pins or this Python change.
+    An environment is made again when the pins or this Python change.
     """
     python, stamp = folder / "bin" / "python", folder / "pins.txt"
     wanted = f"{sys.version}\n{pins.read_text()}"
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"Setting up {folder.relative_to(folder.parents[1])} (once) …", file=sys.stderr)  # noqa: T201 - it takes a minute
+        print(f"Setting up {folder.relative_to(folder.parents[1])} (once) …", file=sys.stderr)  # noqa: T201 - the installation takes a minute
         shutil.rmtree(folder, ignore_errors=True)
         for command in _commands(folder, python, pins):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -32,12 +32,12 @@ def interpreter(pins: Path, folder: Path) -> Path:
 
 
 def uv() -> str:
-    """Return the path of this environment's uv, which the `dev` extra installs."""
+    """Return the path of the environment's uv, which the `dev` extra installs."""
     return str(Path(sys.executable).with_name("uv"))
 
 
 def _commands(folder: Path, python: Path, pins: Path) -> list[list[str]]:
-    """Return how to make it."""
+    """Return how to make the environment."""
     return [
         [uv(), "venv", "--quiet", "--python", sys.executable, str(folder)],
         [uv(), "pip", "install", "-qq", "--python", str(python), "--requirement", str(pins)],

@@ -58,7 +58,7 @@ def html() -> Bend:
 
 
 def not_json() -> Bend:
-    """A 200 whose body ends in the middle; its length in the header is right."""
+    """A 200 whose body ends in the middle; the header has the right length."""
     return lambda asked, reply: _with(reply, body=reply.content()[:-20])
 
 
@@ -68,7 +68,7 @@ def wrong_envelope(payload: Any = None) -> Bend:
 
 
 def rewritten(pieces: dict[bytes, bytes]) -> Bend:
-    """The same body with some pieces replaced, each of which must be in it once."""
+    """The same body with some pieces replaced, each of which must occur once."""
 
     def bend(asked: Asked, reply: Reply) -> Reply:
         content = reply.content()
@@ -122,7 +122,7 @@ def institution(**over: Any) -> Bend:
 
 
 def moved_total(by: int) -> Bend:
-    """Another `total_count`, and a `total_pages` that fits it."""
+    """Another `total_count`, and a `total_pages` that fits."""
 
     def bend(pagination: dict[str, Any], data: list[Any]) -> list[Any]:
         pagination["total_count"] += by

@@ -1,4 +1,4 @@
-"""Where alerts go: a chat service's webhook and a mail server on loopback, which keep what they are sent."""
+"""Where alerts go: a chat service's webhook and a mail server on loopback, which keep every message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCOUNT = ("alerts@school.example", "pa:ss/w@rd")
 
 @dataclass
 class Webhook:
-    """Its address, as Apprise writes it; what was posted, as parsed JSON; and what to answer."""
+    """The address, in Apprise's form; what was posted, as parsed JSON; and what to answer."""
 
     url: str = ""
     posted: list[Any] = field(default_factory=list)
@@ -88,7 +88,7 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
 
 @dataclass
 class Mailbox:
-    """The mails that came, and who they came from and went to."""
+    """The mails that came, with senders and recipients."""
 
     port: int = 0
     mails: list[EmailMessage] = field(default_factory=list)
@@ -132,7 +132,7 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 class _FreePort(Controller):
-    """On any free port: aiosmtpd's own controller would connect to the port it was given, which is 0."""
+    """On any free port: aiosmtpd's own controller would connect to the given port, which is 0."""
 
     def _trigger_server(self) -> None:
         assert isinstance(self.server, asyncio.Server)

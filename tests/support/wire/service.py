@@ -1,11 +1,12 @@
-"""A records service over scripted records, with any faults, as every test that fetches has it.
+"""A records service over scripted records, with any faults, for every test that fetches.
 
 with Service(students(250), classes(3)) as service:
     service.on(faults.status(500), path="students", page=2, times=2)
     ...
     assert [r.page for r in service.asked("students")] == [1, 2, 2, 2, 3]
 
-It answers as the sandbox does, but on a server of its own: no proper one cuts an answer off, or resets a connection.
+The service answers as the sandbox does, but on a special server: a proper server never cuts an answer off, or resets a
+connection.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KEY = "k3y-of-the-made-up-school"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked(sandbox.ReceivedRequest):
-    """One request, when it came, and over which connection."""
+    """A request, the time, and the connection."""
 
     connection: int
     at: datetime
@@ -64,7 +65,7 @@ class Server(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def end(self) -> None:
-        """Take no more connections, and reset those that ask again or still wait."""
+        """Take no more connections, and reset connections that ask again or still wait."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
@@ -76,7 +77,7 @@ class Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body in one packet, or the client waits for the second one
+    wbufsize = -1  # head and body in one packet, or the client waits for the second packet
     server: Server
 
     def setup(self) -> None:
@@ -110,17 +111,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         self.wfile.write(content)
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the service refuses them
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the service refuses other methods
 
     def log_message(self, *_: Any) -> None:
         """Log nothing."""
 
 
 class Faulty(sandbox.Service):
-    """A service with faults, on a free port of loopback until its block is left.
+    """A service with faults, on a free port of loopback until the end of the block.
 
-    It remembers every request. `before`, called with each request before it is answered, may change the records while
-    they are walked.
+    It remembers every request. `before`, called with each request before the answer, may change the records during the
+    walk.
     """
 
     def __init__(self, *arguments: Any, **over: Any) -> None:
@@ -154,10 +155,10 @@ class Faulty(sandbox.Service):
         times: int | None = 1,
         skip: int = 0,
     ) -> None:
-        """Bend the next `times` answers (None: all) to such a request, after letting `skip` of them pass.
+        """Bend the next `times` answers (None: all) to such a request, after letting `skip` answers pass.
 
         `search` tells searches from plain lists: only lists by default, None for both. The oldest plan that applies
-        bends an answer first; a later one that applies bends what came of it.
+        bends an answer first; a later plan bends the result.
         """
 
         def planned(asked: Asked, reply: Reply) -> sandbox.Reply:
@@ -193,12 +194,12 @@ class Faulty(sandbox.Service):
         return reply
 
     def asked(self, path: str, *, search: bool = False) -> list[Asked]:
-        """The requests for one path so far: its searches, or everything else."""
+        """The requests for a path so far: the searches, or everything else."""
         return [r for r in self.requests if r.path == path and (r.search is not None) == search]
 
 
 class Service(Faulty):
-    """A service of these students and classes."""
+    """A service of some students and classes."""
 
     def __init__(
         self, students: Iterable[dict[str, Any]] = (), classes: Iterable[dict[str, Any]] = (), **over: Any
@@ -207,7 +208,7 @@ class Service(Faulty):
         super().__init__(students, classes, **{"key": KEY, "school": school, **over})
 
     def hide(self, *ids: int) -> None:
-        """Leave these students out of the list, though a search finds them."""
+        """Leave some students out of the list, though a search finds them."""
 
         def bend(asked: Asked, reply: Reply) -> sandbox.Reply:
             return self.listed(asked, [s for s in self.students if s["id"] not in ids])

@@ -34,13 +34,13 @@ def needs_java() -> None:
 
 
 def without_spark() -> dict[str, str]:
-    """The environment, without what Spark's client leaves in it: another Spark would take itself for a client, too."""
+    """The environment, without what Spark's client leaves there: another Spark would take itself for a client, too."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
 
 
 @contextmanager
 def spark_server(folder: Path) -> Iterator[str]:
-    """Yield the address of a cluster; its files and its log are in `folder`."""
+    """Yield the address of a cluster; files and log are in `folder`."""
     needs_java()
     python = environments.interpreter(PINS, PLACE)
     home = next((python.parents[1] / "lib").glob("python*/site-packages/pyspark"))

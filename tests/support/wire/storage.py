@@ -1,4 +1,4 @@
-"""An S3 server on loopback (moto's, in an environment of its own), and what may go wrong between it and its client."""
+"""An S3 server on loopback (moto's, in an environment of its own), and what may go wrong on the way to the client."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Between:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one  # noqa: N815 - as the base class calls them
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_one  # noqa: N815 - the base class's names
 
             def log_message(self, *_: object) -> None:
                 pass
