@@ -2,5 +2,5 @@
 
 import pytest
 
-# The values of a failed assertion are shown where it fails in a shared helper too.
+# The values of a failed assertion are shown also in a shared helper.
 pytest.register_assert_rewrite("tests.support", "tests.source", "tests.campaign")

@@ -1,7 +1,7 @@
 """Single-line mutations of the code, two or more a guarantee, each of which the everyday tests catch.
 
-`python -m tests.mutations` makes them one at a time in a copy of the project and runs the tests named beside each;
-`python -m tests.mutations 4 17` makes only those. A mutation that no test catches is printed, and the exit code is 1.
+`python -m tests.mutations` makes each mutation in turn in a copy of the project and runs the tests named beside;
+`python -m tests.mutations 4 17` makes only two. A mutation that no test catches is printed, and the exit code is 1.
 With `--campaign` 500 nights of the campaign take the tests' place.
 """
 
@@ -22,7 +22,9 @@ CAMPAIGN = ("-m", "tests.campaign", "--seed", "1", "--total", "500", "--stop")
 
 
 class Mutation(NamedTuple):
-    """A line of the code that is found once in `pipelines/rollbook/`, what takes its place, and the tests that catch it."""
+    """A line of the code that is found once in `pipelines/rollbook/`, the wrong line instead, and the tests that catch
+    the change.
+    """
 
     guarantee: str
     line: str
@@ -93,7 +95,7 @@ MUTATIONS = (
 
 
 def place(line: str, root: Path) -> Path:
-    """The one file with this line. Raises ValueError if it is not found once."""
+    """The file with a line. Raises ValueError if the line is not found once."""
     found = [path for path in sorted(root.rglob("*")) if path.suffix in (".py", ".sql") and line in path.read_text()]
     if len(found) != 1 or found[0].read_text().count(line) != 1:
         raise ValueError(f"{line!r} is found in {[str(path) for path in found]}")
@@ -131,7 +133,7 @@ def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
 
 
 def main(numbers: list[int], *, campaign: bool) -> int:
-    """Make the mutations with these numbers, or all."""
+    """Make the mutations with some numbers, or all."""
     missed = 0
     for number, mutation in enumerate(MUTATIONS, start=1):
         if not numbers or number in numbers:

@@ -54,7 +54,8 @@ PUPIL = student(
     profile_image="https://img.school.example/zebedee.png",
 )
 CLASS = school_class(501, teacher={"teacher_id": 9, "name": "Thaddeus Teachbird", "email": "teachbird@school.example"})
-# No message of the service is passed on: it may repeat the key, a name, or what a chat service takes for a command.
+# No message of the service is passed on: the message may repeat the key, a name, or what a chat service takes for a
+# command.
 ECHO = f"<!channel> {KEY} of zebedee.canarybird@pupils.example may not see Zebedee Canarybird, REF-CANARY-9"
 # Where records themselves are kept. The published file is of that kind, too.
 OF_RECORDS = (".zst", ".parquet", ".duckdb", "rejects.jsonl")
@@ -69,7 +70,7 @@ class Heard:
     modes: dict[Path, int] = field(default_factory=dict)
 
     def logs(self) -> str:
-        """Every log record: as it would be printed, and all its parts."""
+        """Every log record: as printed, and all parts."""
         formatter = logging.Formatter("%(name)s %(levelname)s %(message)s %(pathname)s")
         return "\n".join(formatter.format(r) + repr(vars(r)) for r in self.records)
 
@@ -84,7 +85,7 @@ class Listening(logging.Handler):
 
 
 class Story:
-    """Nights of one warehouse, and what was heard of them."""
+    """Nights of a warehouse, and what was heard."""
 
     def __init__(self, house: House, heard: Heard) -> None:
         self.house = house
@@ -108,9 +109,9 @@ class Story:
 
 
 def live(story: Story) -> None:
-    """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst of them.
+    """Clean, spoiled, held, failed and reject-laden nights, with the pupil and the key in the midst.
 
-    Their views and morning page are seen from the last of them.
+    The views and the morning page are the last night's.
     """
     live_badly(story)
     service = story.service
@@ -118,11 +119,11 @@ def live(story: Story) -> None:
     service.on(faults.refused(404, KEY, ECHO), path="student/7", times=None)
     service.on(echo, path="student/8", times=None)
     story.night(details="all")
-    # A mass change, and its approval.
+    # A mass change, and the approval.
     service.students = [PUPIL]
     story.night(HeldError)
     story.house.approve()
-    # Another institution's key; and this one again, so that all of it is in ops.
+    # Another institution's key; and the first again, so that everything is in ops.
     school, service.school = service.school, {"id": 42, "name": "Another School", "key": "another-school"}
     story.night(OtherInstitutionError)
     service.school = school
@@ -142,7 +143,7 @@ def live_badly(story: Story) -> None:
     story.night()
     service.students = [*students(3), *({**PUPIL, "id": i, "name": None} for i in range(4, 10))]
     story.night(ContractChangedError)
-    # The pupil is gone, and is searched for by name: in vain, without an answer, and with a loud one.
+    # The pupil is gone, and is searched for by name: in vain, without an answer, and with a loud answer.
     service.students = students(8)
     for bend in (
         faults.reset(),
@@ -177,7 +178,7 @@ def echo(asked: Asked, reply: Reply) -> Reply:
 
 @pytest.fixture(scope="module")
 def lived() -> Iterator[tuple[Path, Heard]]:
-    """The story, lived once, under the umask that most machines have: the warehouse it left, and what was heard."""
+    """The story, lived once, under the umask that most machines have: the warehouse, and what was heard."""
     heard = Heard()
     listening, root = Listening(heard), logging.getLogger()
     level, umask = root.level, os.umask(0o022)
@@ -235,7 +236,7 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
         )
         if not name.endswith(OF_RECORDS) or "/observed/" in name:
             assert [n for n in NAMES if n in text] == [], name
-    # They are where they belong, so the search does find them.
+    # The words are where they belong, so the search does find them.
     assert found[".zst"] == found[".duckdb"] == found[".parquet"] == set(NAMES)
     assert found["rejects.jsonl"] == set(NAMES[:4])
     assert {"manifest.json", "pages.jsonl", "_day.json"} <= found.keys()

@@ -1,4 +1,4 @@
-"""Rules for a file before readers see it: each rule finds what breaks it, and complains of nothing else."""
+"""Rules for a file before readers see it: each rule finds a breach, and complains of nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOLDS: dict[str, list[str]] = {
 
 @pytest.fixture(scope="module")
 def lived() -> Iterator[House]:
-    """Six nights in which everything happens that history has a rule for; one of them is held and approved."""
+    """Six nights in which everything happens that history has a rule for; one night is held and approved."""
     with new_house(students(40), classes(3)) as house:
         service, everybody = house.service, students(40)
         house.at(1).sync()
@@ -43,7 +43,7 @@ def lived() -> Iterator[House]:
         house.at(3).sync()
         service.mend()
         house.sync()
-        # The one who left is back, without these parts; an empty list; a class is gone.
+        # The leaver is back, without some parts; an empty list; a class is gone.
         service.students = [student(1, classes=MISSING), student(2, classes=[]), *everybody[2:]]
         service.classes = service.classes[:2]
         house.at(4).sync()
@@ -132,7 +132,7 @@ def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str,
 
 def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) -> None:
     spoil(house, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
-    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook itself had written it so
+    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook had written that
     before = house.state()
     with pytest.raises(CheckError) as caught:
         house.sync()

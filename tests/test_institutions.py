@@ -1,4 +1,4 @@
-"""The registry of a district: what it may hold, and how its settings reach an institution."""
+"""The registry of a district: what is allowed there, and how settings reach an institution."""
 
 from __future__ import annotations
 

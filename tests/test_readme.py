@@ -1,4 +1,4 @@
-"""The README is true: its SQL and its Python run, its settings and their defaults are the ones there are."""
+"""The README is true: the SQL and the Python run, the settings and the defaults exist."""
 
 from __future__ import annotations
 

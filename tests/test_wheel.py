@@ -1,4 +1,4 @@
-"""A wheel, installed into an empty environment: in an empty folder it does all that a checkout does."""
+"""A wheel, installed into an empty environment: in an empty folder the wheel does all that a checkout does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel and what it requires, and nothing else."""
+    """The programs of an environment that has the wheel and the requirements, and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     sources = folder / "sources"
@@ -53,7 +53,7 @@ def run(command: list[str], folder: Path, **given: str) -> str:
 
 @contextmanager
 def sandbox(installed: Path, folder: Path) -> Iterator[Mapping[str, str]]:
-    """A running sandbox; yields the settings that it prints."""
+    """A running sandbox; yields the printed settings."""
     log = folder / "sandbox.log"
     with log.open("wb") as out:
         command = [str(installed / "rollbook"), "sandbox", "--students", "60", "--port", str(free_port())]

@@ -86,7 +86,7 @@ def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp
 
 
 def test_a_registry_has_a_schedule_for_each_cron_line_and_zone_which_asks_for_one_run(tmp_path: Path) -> None:
-    """Its days begin where they begin first: nobody's today is missing while it is still yesterday elsewhere."""
+    """The days begin where a day begins first: nobody's today is missing while elsewhere has yesterday."""
     path = tmp_path / "institutions.toml"
     path.write_text(REGISTRY)
     with loaded({"ROLLBOOK_INSTITUTIONS": str(path), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}) as defs:

@@ -158,7 +158,7 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
             ) as context:
                 tick = watch.evaluate_tick(context)
             assert tick.skip_message == "no institution is newly late"
-            assert hook.texts == []  # others may fail, too
+            assert hook.texts == []  # other checks may fail, too
             patch.setattr("rollbook.outputs.notify.alerts.BATCH_DELAY", timedelta())
             with dg.build_sensor_context(job.instance, repository_def=job.defs.get_repository_def()) as context:
                 watch.evaluate_tick(context)

@@ -1,4 +1,4 @@
-"""The nightly job under Dagster: what a run marks, what it says when it fails, and what an operator may decide."""
+"""The nightly job under Dagster: what a run marks, what a failed run says, and what an operator may decide."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    """A warehouse in memory, and the service it reads: 60 students, two classes."""
+    """A warehouse in memory, and a service: 60 students, two classes."""
     with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as made:
         yield made
 
@@ -101,7 +101,7 @@ def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) 
     requests = len(house.service.requests)
     with quarter_past_two(house, 3):
         result = dg.materialize(
-            [*(job.defs.assets or ())],  # type: ignore[list-item] # they are assets definitions
+            [*(job.defs.assets or ())],  # type: ignore[list-item] # the items are assets definitions
             selection=dg.AssetSelection.checks_for_assets(PUBLISHED),
             instance=job.instance,
         )
@@ -227,14 +227,14 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
         (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
     )
-    # Each landed day has its own results.
+    # Each landed day has results of its own.
     by_day = [e for e in result.get_asset_check_evaluations() if e.partition]
     assert len(by_day) == 2 * 2 * 4
     assert {(e.check_name, e.partition): e.metadata["found"].value for e in by_day if not e.passed} == {
         ("no_unknown_fields", str(night(1))): "nickname (string, 1)",
         ("none_refused", str(night(3))): "1 record",
     }
-    # The UI shows them: each is about the day's newest materialization. Skipped days wait for a landing.
+    # The UI shows the checks: each is about the day's newest materialization. Skipped days wait for a landing.
     proven = dg.AssetCheckKey(dg.AssetKey(["raw", "students"]), "proven_complete")
     infos = job.instance.event_log_storage.get_asset_check_partition_info([proven])
     of_day = {i.partition_key: (i.latest_execution_status.value, i.is_current) for i in infos}
@@ -274,7 +274,7 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
     expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
-    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook itself had written it so
+    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook had written that
     house.service.students[0] = student(1, name="Renamed Pupil")  # a table in which nothing changes is left alone
     with quarter_past_two(house, 2) as day:
         before = house.state()
@@ -286,7 +286,7 @@ def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_
             " run `rollbook rebuild`"
         )
         failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
-        assert [e.check_name for e in failed] == ["rebuilt_is_live", "is_fresh"]  # readers have not got this night
+        assert [e.check_name for e in failed] == ["rebuilt_is_live", "is_fresh"]  # readers have not got the night
         made = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
         assert made == {"raw", "snapshots"}, "the history of a file that nobody reads is not made"
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]

@@ -76,7 +76,7 @@ def test_any_other_request_is_passed_on(body: bytes) -> None:
 
 
 def ask(body: bytes, *, path: str = "/graphql", method: str = "POST") -> tuple[int, bytes]:
-    """The answer to a body that arrives in parts; the app behind it answers with what it was given."""
+    """The answer to a body that arrives in parts; the app behind echoes the body."""
     parts = [body[i : i + 1000] for i in range(0, len(body), 1000)] or [b""]
     arriving = [{"type": "http.request", "body": p, "more_body": p is not parts[-1]} for p in parts]
     sent: list[Message] = []
@@ -118,6 +118,6 @@ def test_a_run_has_the_account_of_the_guards_header_and_none_without_the_guard(
         queue.register_instance(instance)
         run = instance.create_run_for_job(dg.GraphDefinition("nothing").to_job(), tags={BY_TAG: "forged"})
         monkeypatch.setattr(dg.SubmitRunContext, "get_request_header", lambda *_: "head")
-        monkeypatch.setattr(dg.QueuedRunCoordinator, "submit_run", lambda *_: None)  # it wants a code location
+        monkeypatch.setattr(dg.QueuedRunCoordinator, "submit_run", lambda *_: None)  # the type wants a code location
         queue.submit_run(dg.SubmitRunContext(run, None))  # type: ignore[arg-type]
         assert instance.get_runs()[0].tags[BY_TAG] == ("head" if is_guarded else "")

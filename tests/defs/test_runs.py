@@ -1,4 +1,4 @@
-"""Runs whose process is gone are marked as failed, so that they hold up no later night; others are left alone."""
+"""Runs whose process is gone are marked as failed, so that no later night waits; other runs are left alone."""
 
 from __future__ import annotations
 

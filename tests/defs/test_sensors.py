@@ -1,4 +1,4 @@
-"""The sensors that tell of runs: each once, no matter who started it and what was restarted in between."""
+"""The sensors that tell of runs: each once, no matter who started the run and what was restarted in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Watch:
-    """The sensors as the daemon evaluates them, each with its cursor."""
+    """The sensors as the daemon evaluates them, each with a cursor."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -50,7 +50,7 @@ def house(hook: Webhook) -> Iterator[House]:
 
 @pytest.fixture
 def clock() -> Iterator[time_machine.Traveller]:
-    """Half past two of the first night; it goes on."""
+    """Half past two of the first night; the clock goes on."""
     with time_machine.travel(datetime(2026, 11, 20, 2, 30, tzinfo=UTC), tick=True) as traveller:
         yield traveller
 
@@ -72,7 +72,7 @@ def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house
     house.service.on(faults.refused(401), path="auth", times=1)
     assert not job.run(night(1), tags=SYNC).success
     watch.look()
-    watch.cursors = before  # the daemon was killed before it could note how far it was
+    watch.cursors = before  # the daemon was killed before the cursor was noted
     watch.look()
     assert job.run(night(1), tags=SYNC).success
     watch.look()
@@ -141,7 +141,7 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     clock.shift(timedelta(minutes=2))
     watch.look()
     watch.look()
-    # The asset's check turns red by itself, once, and a backfill of an older day leaves it so.
+    # The asset's check turns red by itself, once, and a backfill of an older day changes nothing.
     assert [(c.asset_check_key.name, c.passed) for c in watch.checks] == [("is_fresh", False)]
     assert not graph.checks(watch.job.run(night(1)))["published/rollbook:is_fresh"].passed
     good = watch.job.run(night(2), tags=SYNC)

@@ -67,7 +67,7 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
     names, headings = ["student_id", "name", "registration_date"], ["Student id", "Name", "Registration date"]
     assert heading[:3] == (headings if form is Format.XLSX else names)
     if form is Format.CSV:
-        assert out.read_bytes().startswith(b"\xef\xbb\xbf")  # else Excel does not read its umlauts
+        assert out.read_bytes().startswith(b"\xef\xbb\xbf")  # else Excel does not read umlauts
         words = {None: "", True: "true", False: "false"}
         assert rows == [[words[v] if v is None or isinstance(v, bool) else str(v) for v in row] for row in want]
     else:
@@ -204,7 +204,7 @@ def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(tmp
 def test_excel_without_its_extra_says_what_to_install(
     fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)  # as it is where it was not installed
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)  # as where the package is not installed
     with pytest.raises(ArgumentError, match=r"need the extra `excel`: pip install 'rollbook\[excel\]'"):
         export(fortnight.published, "FROM students", Format.XLSX, out, scratch=out.parent)
     assert list(out.parent.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The rights of an analyst's query: read what is published, and nothing else, no matter how it is written."""
+"""The rights of an analyst's query: read what is published, and nothing else, in whatever spelling."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def school(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Schoo
 
 @pytest.fixture(params=daily(["sql", "export"], "sql"))
 def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Callable[[str], str]:
-    """Puts a query one of both ways; returns the answer as text."""
+    """Puts a query in either way; returns the answer as text."""
 
     def by_sql(query: str) -> str:
         return str(run_query(school.published, query).rows)
@@ -125,7 +125,7 @@ def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Cal
 
 
 def everything(root: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file, and what a write to it or a new one in its place would change: inode, time and size."""
+    """Every file, and what a write or a replacement would change: inode, time and size."""
     stats = {str(p): p.stat() for p in root.rglob("*") if p.is_file()}
     return {name: (s.st_ino, s.st_mtime_ns, s.st_size) for name, s in stats.items()}
 
@@ -134,7 +134,7 @@ def everything(root: Path) -> dict[str, tuple[int, int, int]]:
 def test_nothing_can_be_written_by_a_query(
     asked: Callable[[str], str], school: School, tmp_path: Path, query: str
 ) -> None:
-    """Neither into the lake, whose files its views must be able to open, nor over the published file, nor elsewhere."""
+    """Neither into the lake, whose files the views must be able to open, nor over the published file, nor elsewhere."""
     snapshot = next((school.warehouse / "snapshots").rglob("part-*.parquet"))
     places = [
         snapshot,

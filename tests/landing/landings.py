@@ -22,7 +22,7 @@ def manifest(**over: Any) -> Manifest:
 
 
 def begin(raw: RawStore, day: date = DAY) -> StagingWriter:
-    """Start a landing; what is staged of it goes beside raw/."""
+    """Start a landing; the staged rows go beside raw/."""
     return LandingSession(raw, raw.root.parent / "build" / "aside").begin(day)
 
 

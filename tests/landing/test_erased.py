@@ -1,4 +1,4 @@
-"""Erased students are recognised by a keyed hash, and taken out of a page before it is written."""
+"""Erased students are recognised by a keyed hash, and taken out of a page before the writing."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_register_older_than_what_was_landed_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_folder_is_replaced_whole_when_the_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
-    """Each name that a killed swap may leave, and what the next writer makes of it."""
+    """Each name that a killed swap may leave, and what the next writer makes of the folders."""
     for left, content in (
         ({"landing=1": "old", ".landing=1.new.partial": "half"}, "old"),
         ({".old-landing=1": "old", ".landing=1.new.partial": "new"}, "old"),

@@ -1,4 +1,4 @@
-"""The staged rows equal those that flattening reads from `raw/` afterwards; and a second process does the same."""
+"""The staged rows equal the rows that flattening reads from `raw/` afterwards; and a second process does the same."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def session(raw: RawStore, tmp_path: Path) -> LandingSession:
 
 @pytest.fixture
 def begun(session: LandingSession) -> Iterator[StagingWriter]:
-    """A landing under way; its process ends with the test."""
+    """A landing under way; the process ends with the test."""
     writer = session.begin(DAY)
     yield writer
     writer._writer.close()
@@ -50,7 +50,7 @@ def page(*records: Any) -> bytes:
 
 
 def messy(writer: StagingWriter) -> Manifest:
-    """Three walks of the students, of which the last is proven; two unproven ones of the classes; searches; details."""
+    """Three walks of the students, of which the last is proven; two unproven walks of the classes; searches; details."""
     auth = {"success": True, "data": {"school": {"id": 41}, "colour": "red"}}
     add(writer, "auth", "auth", 1, msgspec.json.encode(auth))
     add(writer, "students", "walk", 1, page(student(1), student(99)), walk=1)
@@ -78,7 +78,7 @@ def messy(writer: StagingWriter) -> Manifest:
 
 
 def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
-    """All staged rows per set and table; each record's position counted over all parts of its set."""
+    """All staged rows per set and table; each record's position counted over all parts of the set."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name in SETS:
         staged = {
@@ -108,7 +108,7 @@ def test_rows_staged_during_the_fetch_equal_rows_read_from_raw(
     assert rows(staged) == rows(again)
     assert (staged.records, staged.rejected()) == (again.records, again.rejected())
     assert (staged.rejects, staged.drift) == (again.rejects, again.drift)
-    # And it is not all empty.
+    # And not everything is empty.
     assert [r["student_id"] for r in rows(staged)["students students"]] == [1, 2, 5, 7]
     assert staged.rejected() == {"students": 2}
     assert {(d.set, d.field, d.count) for d in staged.drift} == {
@@ -158,7 +158,7 @@ def test_bodies_are_landed_though_staging_fails(
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyWriterProcess]:
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
-    monkeypatch.setenv("LINDEN_VALE", "k3y")  # as a registry may name it
+    monkeypatch.setenv("LINDEN_VALE", "k3y")  # as a registry may name a school
     (tmp_path / "partial").mkdir()
     with closing(BodyWriterProcess(tmp_path / "partial", tmp_path / "aside")) as started:
         yield started
@@ -173,7 +173,7 @@ def test_a_second_process_that_is_killed_ends_the_landing_in_words(process: Body
     process.flush()
     os.kill(process._process.pid, signal.SIGKILL)
     process._process.wait(10)
-    many = itertools.repeat(bytes(2**20), 100)  # it is noticed while pages still come
+    many = itertools.repeat(bytes(2**20), 100)  # the fault is noticed while pages still come
     with pytest.raises(MachineError, match=r"ended unexpectedly \(signal 9\).*Nothing of this sync counts"):
         list(map(partial(one, process), many))
 

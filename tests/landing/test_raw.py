@@ -1,4 +1,4 @@
-"""Raw first (G4): bodies exactly as received, durable before they count, a verdict made once."""
+"""Raw first (G4): bodies exactly as received, durable before counting, a verdict made once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_files_are_the_owners_alone_whatever_the_umask(raw: RawStore) -> None:
 
 
 def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order is what survives a power cut: bodies, index and manifest, their folder, the rename, its folder."""
+    """The order is what survives a power cut: bodies, index and manifest, the folder, the rename, the folder above."""
     steps: list[str] = []
     fsync, rename = os.fsync, Path.replace
 
@@ -121,7 +121,8 @@ def test_two_writers_of_one_day_get_numbers_of_their_own(raw: RawStore) -> None:
     assert [next(raw.open(m).bodies("auth")).content for m in raw.manifests()] == [body("first"), body("second")]
 
 
-# --- half-written ones -----------------------------------------------------------------------------------------------
+# --- half-written landings
+# -----------------------------------------------------------------------------------------------
 
 
 def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: RawStore, tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_syncs_second_process_that_lives_on_does_not_write_where_the_next_sync_does(raw: RawStore) -> None:
-    """It may only now come to the bodies that were on their way to it."""
+    """The second process may only now come to the bodies that were on the way."""
     number, killed = raw.reserve(DAY)
     raw.sweep()
     following = raw.reserve(DAY)
@@ -167,7 +168,7 @@ def test_a_killed_syncs_second_process_that_lives_on_does_not_write_where_the_ne
 
 
 def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
-    """Of students the proven walk and the one search that found; of classes, unproven, every walk."""
+    """Of students the proven walk and the only search that found; of classes, unproven, every walk."""
     done, bodies = full(raw)
     assert list(raw.open(done).bodies("students")) == [
         Landed(set="students", kind="walk", page=1, content=bodies[3], received_at=AT),

@@ -1,4 +1,4 @@
-"""Shared by the tests of `sync`: a warehouse whose service has one class, empty or with a night that is held."""
+"""Shared by the tests of `night`: a warehouse whose service has one class, empty or with a night that is held."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def house() -> Iterator[House]:
 
 @pytest.fixture
 def held(house: House) -> Expected:
-    """A first night of twelve students, and a second one, of two, that is held. The expected tables."""
+    """A first night of twelve students, and a second night, of two, that is held. The expected tables."""
     expected = first_night(house, students(12))
     is_held(house, 2, students(2))
     return expected

@@ -1,4 +1,4 @@
-"""Nights whose files repeat those of the night before: they change nothing, unless what they prove does."""
+"""Nights whose files repeat the night before: nothing changes, unless the proofs do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A held landing is merged by one approval of that landing, without fetching (G3)."""
+"""A held landing is merged by an approval of that landing, without fetching (G3)."""
 
 from __future__ import annotations
 

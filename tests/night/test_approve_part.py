@@ -33,7 +33,7 @@ from tests.support.warehouses.holds import is_held
 Lists = tuple[Records, Records]
 
 FIRST: Lists = (students(40), classes(12))
-# Leavers, changes of all that are left, new ones; a class less in a student's record, and no word on the activity.
+# Leavers, changes of all that are left, newcomers; a class less in a student's record, and no word on the activity.
 SECOND: Lists = (
     [
         *(student(i, name=f"Renamed {i}", classes=[]) for i in range(1, 20)),
@@ -64,12 +64,12 @@ def house(held: Path) -> Iterator[House]:
 
 
 def expected(*parts: str) -> Expected:
-    """The expected tables once these parts count: what is not listed, and what the listed records state."""
+    """The expected tables once some parts count: what is not listed, and what the listed records state."""
     return add(Expected().night(1, *FIRST), *parts)
 
 
 def add(to: Expected, *parts: str) -> Expected:
-    """Add the second night, of which these parts count: other records count as refused, other sets as unproven."""
+    """Add the second night, of which some parts count: other records count as refused, other sets as unproven."""
     ids = {"students": [r["id"] for r in SECOND[0]], "classes": [r["class_id"] for r in SECOND[1]]}
     refused = [i for name, of in ids.items() if f"{name}:listed" not in parts for i in of]
     return to.night(2, *SECOND, refused=refused, unproven=[n for n in ids if f"{n}:removed" not in parts])
@@ -107,7 +107,7 @@ def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House)
 
 def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None:
     rollbook = house.rollbook()
-    for part in ("students:removed", "classes:listed"):  # the second one is of a day that counts already
+    for part in ("students:removed", "classes:listed"):  # the second landing is of a day that counts already
         (held,) = approvals.to_approve(rollbook)
         rollbook.raw.record_approval(approvals.approval(rollbook, held, [part]).applied_to(held))
         with writer(house.rollbook()):
@@ -154,7 +154,7 @@ def test_approvals_of_parts_are_recorded_with_the_person(house: House, monkeypat
         ),
         ("approved", f"landing 1 of 2026-11-21, at 2026-11-23 02:15 UTC by sam; classes:listed; held because {held}"),
     ]
-    # Student 1 is listed by that landing, but what it states of the student does not count.
+    # Student 1 is listed by that landing, but the statement about the student does not count.
     assert dict(trace(house.warehouse, "students", (1,)).lines)["row"] == "students 1: since 2026-11-20"
     out = house.warehouse.with_name("then.duckdb")
     rebuild_as_known_on(house.rollbook(), night(3), out)

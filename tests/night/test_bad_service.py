@@ -85,7 +85,7 @@ def test_without_a_clean_answer_to_a_search_nobody_is_removed(house: House, expe
 def test_a_service_that_states_less_than_it_has_proves_nothing_and_loses_nobody(
     house: House, expected: Expected
 ) -> None:
-    """Page 1 says that it is all, which adds up; but has_next says that there is more, and there is."""
+    """Page 1 claims to be all, which adds up; but has_next says that there is more, rightly."""
     house.service.on(faults.moved_total(-7), path="students", page=1, times=None)
     manifest = house.sync().manifest
     assert (manifest.proven, manifest.absences) == (False, ())

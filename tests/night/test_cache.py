@@ -1,4 +1,4 @@
-"""Within minutes of a complete fetch only the key is checked again: the contract advises it (Caching)."""
+"""Within minutes of a complete fetch only the key is checked again, as the contract advises (Caching)."""
 
 from __future__ import annotations
 

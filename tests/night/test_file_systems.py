@@ -1,4 +1,4 @@
-"""Missing features of a network share are told with its cause and its file system, and nothing is lost."""
+"""Missing features of a network share are told with the cause and the file system, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def house() -> Iterator[House]:
 
 
 def refuse(number: int, *, wanted: Any = lambda *_: True, call: Any = None) -> Any:
-    """A system call that answers with an errno where it is `wanted`."""
+    """A system call that answers with an errno where `wanted`."""
 
     def refusing(*arguments: Any, **named: Any) -> Any:
         if wanted(*arguments):
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_flushed_is_no_success(house: House, monkeypatch: 
 
 
 def refused_modes(monkeypatch: pytest.MonkeyPatch, *, left: int, silently: bool) -> None:
-    """A share that gives everything the same modes, and refuses to change them, or ignores it."""
+    """A share that gives everything the same modes, and refuses to change modes, or ignores the change."""
     real = os.stat
 
     def change(*_: Any, **__: Any) -> None:

@@ -78,7 +78,7 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
 
 
 def test_an_email_that_the_service_holds_in_another_form_is_found_by_search(house: House) -> None:
-    # The warehouse stores the composed letter; the service compares bytes and holds the decomposed one.
+    # The warehouse stores the composed letter; the service compares bytes and holds the decomposed letter.
     zoe = student(7, email="zoe\u0301@school.example", reference_id=None)
     everybody = [*students(6), zoe, *students(50, first=8)]
     first_night(house, everybody)

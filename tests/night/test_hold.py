@@ -50,7 +50,7 @@ def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> N
     first_night(house, students(40))
     house.service.on(faults.stated(page=9), path="students", times=None)
     hold = is_held(house, 2, changed(students(40), 31)[:38])
-    assert hold.reason == "31 of 40 rows of students would change"  # and two that it did not show are not gone
+    assert hold.reason == "31 of 40 rows of students would change"  # and two that the walk did not show are not gone
 
 
 # --- what a held sync says -------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House, held: Exp
 
 
 def test_too_many_vanished_are_held_unverified_and_merged_by_approval_alone(house: House) -> None:
-    """Three of sixty are not a mass change; but nobody was asked about them."""
+    """Three of sixty are not a mass change; but nobody was asked."""
     house.over = {"verify_most": 2}
     expected = first_night(house, students(60))
     house.service.requests.clear()

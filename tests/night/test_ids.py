@@ -1,4 +1,4 @@
-"""One reading of a record's id: the walk, which proves a set by ids, and flattening, which files rows under them."""
+"""One reading of a record's id: the walk, which proves a set by ids, and flattening, which files rows under ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD = {"students": student, "classes": school_class}
 
 
 def landed_as(set_name: str, body: bytes) -> Landed:
-    """The page as flattening receives it: as it comes out of raw/."""
+    """The page as flattening receives it: as out of raw/."""
     return Landed(set=set_name, kind="walk", page=1, content=replace_lone_surrogates(body))
 
 
@@ -33,7 +33,7 @@ def by_the_walk(set_name: str, body: bytes) -> list[int | None]:
 
 
 def by_flattening(set_name: str, body: bytes) -> list[int | None]:
-    """The id of each record, stated or refused; those without one last."""
+    """The id of each record, stated or refused; records without an id last."""
     (batch,) = flatten(set_name, [landed_as(set_name, body)])
     observed = batch.tables["observed"].to_pylist()
     placed = {row["seq"]: row["id"] for row in observed if row["table_name"] is None}
@@ -54,8 +54,8 @@ def page(*records: bytes) -> bytes:
 
 # --- the property ----------------------------------------------------------------------------------------------------
 
-# Values as they are written: texts with escapes good and bad, whole and half surrogate pairs, bytes that are not UTF-8;
-# numbers at and beyond every bound; nesting without end.
+# Values in writing: texts with escapes good and bad, whole and half surrogate pairs, bytes that are not UTF-8; numbers
+# at and beyond every bound; nesting without end.
 TEXTS = [
     b"a",
     "\u00e9\U0001f44d".encode(),

@@ -18,7 +18,7 @@ from tests.support.records import students
 
 
 class Broken(Listener):
-    """Fails at everything it is told, and notes what that was."""
+    """Fails at every call, and notes the call."""
 
     name = "a broken listener"
 

@@ -1,4 +1,4 @@
-"""A set that stays unproven night after night: status, the morning page and one alert say so, and name the repeated ids."""
+"""A set that stays unproven night after night: status, the morning page and an alert say so, and name the repeated ids."""
 
 from __future__ import annotations
 

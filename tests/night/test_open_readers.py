@@ -16,7 +16,7 @@ from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
 
-# A notebook or a dashboard: it keeps one connection, and makes another one whenever it is told to.
+# A notebook or a dashboard: it keeps a connection, and makes another when told.
 STAYS_OPEN = """
 import sys, duckdb
 path, kept = sys.argv[1], []
@@ -41,7 +41,7 @@ def reader(house: House) -> Iterator[Program]:
 
 
 def connects(reader: Program) -> list[int]:
-    """How many students each of its connections sees, the newest connection last."""
+    """How many students each connection sees, the newest last."""
     return [int(n) for n in reader.ask("again").strip("[]").split(",")]
 
 

@@ -60,7 +60,7 @@ def warehouse(source: Path) -> Iterator[Path]:
 
 @contextmanager
 def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
-    """A new warehouse into which the days come in this order, each merged and published before the next is there."""
+    """A new warehouse into which the days come in some order, each merged and published before the next is there."""
     with folder() as made:
         for day in order:
             book = rollbook(copy(source, made, [day]))
@@ -107,7 +107,7 @@ def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_
 
 
 def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Path) -> None:
-    """Approved last of all, it is what it would have been: the last word on a day long past."""
+    """Approved last of all, the landing is what it would have been: the last word on a day long past."""
     book = rollbook(warehouse)
     approvals.approve(book, HELD)
     late = export(warehouse / "rollbook.duckdb", RECORDS)

@@ -38,7 +38,7 @@ OTHER = FORMAT + 1
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A warehouse that has one of each kind of file."""
+    """A warehouse that has each kind of file."""
     copy = tmp_path_factory.mktemp("copy")
     with new_house(students(6), lake=copy.as_uri(), pseudonymous=True, keep_days=2) as house:
         for number in range(1, 5):
@@ -70,7 +70,7 @@ def change(path: Path, number: int | None) -> None:
 
 
 def state(root: Path) -> dict[str, str]:
-    """Every file of a warehouse that a writer keeps, with its digest."""
+    """Every file of a warehouse that a writer keeps, with the digest."""
     found = (p for p in root.rglob("*") if p.is_file() and "build" not in p.parts and "private" not in p.parts)
     return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
 

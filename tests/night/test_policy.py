@@ -1,6 +1,6 @@
 """Where a mass change and a changed contract begin (G3, G9), by the rules themselves.
 
-That a night goes by them is in `test_hold.py` and `test_records_refused.py`.
+That a night follows the rules is in `test_hold.py` and `test_records_refused.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One bad record costs one record, and too many of them the sync (G9), through whole syncs."""
+"""One bad record costs one record, and too many the sync (G9), through whole syncs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CLASSES: list[tuple[Record, str]] = [
 
 
 def test_each_rule_refuses_its_record_and_what_was_known_of_it_stays(house: House) -> None:
-    """All rules at once: every fifth record breaks one. Nothing else is lost, and one who is gone is still removed."""
+    """All rules at once: every fifth record breaks a rule. Nothing else is lost, and a leaver is still removed."""
     good_students = students(5 * len(STUDENTS) + 1)
     good_classes = classes(5 * len(CLASSES), first=1001)
     begin(house, good_students, good_classes)
-    # Everybody has a new name tonight; that of a refused record is not taken over.
+    # Everybody has a new name tonight; a refused record's is not taken over.
     tonight = [student(s["id"], name="Pupil Renamed") if s["id"] % 2 else s for s in good_students]
     tonight = [student(s["id"], **(s | STUDENTS[i // 5][0])) if i % 5 == 0 else s for i, s in enumerate(tonight[:-1])]
     there = [school_class(c["class_id"], **CLASSES[i // 5][0]) if i % 5 == 0 else c for i, c in enumerate(good_classes)]
@@ -85,7 +85,7 @@ BAD_IDS: list[tuple[Any, str]] = [
 
 
 def test_an_id_that_cannot_be_read_refuses_the_record_and_leaves_the_set_unproven(house: House) -> None:
-    """Nobody can tell whose record it is, so nobody is removed tonight; student 1 is, tomorrow."""
+    """Nobody can tell whose record that is, so nobody is removed tonight; student 1 is, tomorrow."""
     house.over = {"walks": 1}
     begin(house, students(60))
     odd = [student(900, id=value) for value, _ in BAD_IDS]
@@ -205,7 +205,8 @@ def test_up_to_five_refused_values_of_a_column_are_just_bad_values(house: House)
     assert house.query("SELECT COUNT(*), COUNT(registration_date) FROM students") == [(8, 3)]
 
 
-# --- when it is too many ---------------------------------------------------------------------------------------------
+# --- when there are too many
+# ---------------------------------------------------------------------------------------------
 
 
 def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(house: House) -> None:
@@ -225,7 +226,7 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(house
 
 
 def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure(house: House) -> None:
-    """It leaves fewer records, of which the refused ones are more than a fifth."""
+    """The night leaves fewer records, of which the refused ones are more than a fifth."""
     house.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
     erase(house, 40)
     before = house.tables()

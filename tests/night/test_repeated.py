@@ -1,7 +1,7 @@
-"""A record that the service shows more than once: which copy counts, what it proves, and that no night fails for it.
+"""A record that the service shows more than once: which copy counts, what that proves, and that no night fails.
 
-All that a service sends has been landed and judged when the file is checked, so no check may be tripped by it: the same
-landing would fail every night, and so would a rebuild.
+All that a service sends has been landed and judged when the file is checked, so no check may trip: the same landing
+would fail every night, and so would a rebuild.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def house() -> Iterator[House]:
 
 
 def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
-    """The page's records, and these after them; `total_count` does not count them."""
+    """The page's records, and more, which `total_count` does not count."""
     return lambda data: [*data, *copies]
 
 

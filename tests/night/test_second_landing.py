@@ -1,4 +1,4 @@
-"""A day is the fold of its counted landings, in their order: each overlays what it states (G7)."""
+"""A day is the fold of its counted landings, in order: each overlays what it states (G7)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: Hou
         " ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
     )
     assert (house.state(), len(house.service.requests)) == (before, asked)
-    house.now += timedelta(hours=3)  # it is the 26th there, too
+    house.now += timedelta(hours=3)  # the 26th there, too
     assert house.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
     assert house.query("SELECT COUNT(*) FROM students") == [(2,)]
 

@@ -1,8 +1,9 @@
-"""A service whose records come, go and change places while it is walked, night after night, in hundreds of histories.
+"""A service whose records come, go and change places during the walk, night after night, in hundreds of histories.
 
-A record that was there throughout a night, and known before it, is in the tables after it and was never marked removed;
-all that the tables hold, the service showed. When at last nothing changes for a night, the tables are what it has.
-Ids have three digits, so that a search for one finds no other: a result of one page cannot change while it is read.
+A record that was there throughout a night, and known before, is in the tables afterwards and was never marked removed;
+all that the tables hold, the service showed. When at last nothing changes for a night, the tables are what the service
+has. Ids have three digits, so that a search for an id finds no other: a result of one page cannot change during the
+reading.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SIZES = {"students": 9, "classes": 6}
 MOMENT, WHERE = st.integers(2, 10), st.integers(0, 8)
 CHANGES = ("remove", "add", "rename", "to the front", "to the back", "swap")
 change = st.tuples(st.sampled_from(SETS), MOMENT, st.sampled_from(CHANGES), WHERE)
-# The total of a walk stays the same when one comes as another goes: the case that counting alone cannot see.
+# The total of a walk stays the same when a record comes as another goes: the case that counting alone cannot see.
 exchange = st.tuples(st.sampled_from(SETS), MOMENT, st.just("exchange"), WHERE)
 # Few changes slip through; many spoil every walk. Both are wanted.
 restless = st.one_of(st.lists(exchange, min_size=1, max_size=2), st.lists(st.one_of(exchange, change), max_size=6))
@@ -36,7 +37,7 @@ stories = st.lists(restless, min_size=2, max_size=2)
 
 
 class Living:
-    """The records of a service, and what is known of them from outside."""
+    """The records of a service, and what is known from outside."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -105,7 +106,7 @@ class Living:
         self._add(name, 0)
 
     def _rename(self, name: str, where: int) -> None:
-        """One of the two names it is searched by is another, and the other stays."""
+        """One name for the search changes, and the other stays."""
         if records := self._records(name):
             at = where % len(records)
             field = ("email" if where % 2 else "reference_id") if name == "students" else "class_title"
@@ -157,8 +158,8 @@ def first_night() -> Iterator[Path]:
         yield house.warehouse
 
 
-# One goes from the first page as one comes at the end. The total stays the same, every page is full, all ids are
-# different, and one who moved from a later page to an earlier one in between was on neither.
+# A record goes from the first page as another comes at the end. The total stays the same, every page is full, all ids
+# are different, and a student who moved from a later page to an earlier page in between was on neither.
 SLIPS = {2: [("students", 3, "exchange", 0), ("classes", 8, "exchange", 0)], 3: [("students", 3, "exchange", 0)]}
 
 
@@ -179,11 +180,11 @@ def test_nobody_who_was_there_throughout_is_lost_and_nobody_is_made_up(
 
 
 def follow(first_night: Path, cap: int, story: Story) -> int:
-    """Sync every night of a story, and a quiet one after it; returns how many records a search found."""
+    """Sync every night of a story, and a quiet night afterwards; returns how many records a search found."""
     found_by_search = 0
     with folder() as root, Service(cap=cap) as service:
         shutil.copytree(first_night, root / "warehouse", symlinks=True)
-        # A mass change would be held; that has its own tests.
+        # A mass change would be held; for that, there are other tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)
         living = Living(service)
         known = {name: living.ids(name) for name in SETS}

@@ -1,4 +1,4 @@
-"""The made-up school: its records have the contract's shape and agree, and from day to day it lives."""
+"""The made-up school: the records have the contract's shape and agree, and from day to day the school lives."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def fortnight() -> list[Day]:
 
 
 def departures(value: Any, shape: Any, path: str = "") -> set[str]:
-    """Where a value is null or absent. Fails where it is not of its shape."""
+    """Where a value is null or absent. Fails where the shape is wrong."""
     if value is None:
         return {path}
     if isinstance(shape, dict):
@@ -249,7 +249,7 @@ def test_on_a_school_day_nearly_everybody_works_at_a_weekend_a_few_and_nobody_in
     institution = MadeUpInstitution(500)
 
     def share(day: date) -> float:
-        """Of those who are listed on both days, how many have another summary."""
+        """How many of the students who are listed on both days have another summary."""
         before, after = (
             {each["id"]: each["summary"] for each in institution.on(at).students} for at in (day - timedelta(1), day)
         )

@@ -1,4 +1,4 @@
-"""An odd service is read like the plain one, but for the values that are none; and `doctor` says what was odd."""
+"""An odd service is read like the plain one, but for the broken values; and `doctor` says what was odd."""
 
 from __future__ import annotations
 

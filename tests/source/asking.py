@@ -23,7 +23,7 @@ from rollbook.source.fetch import fetch
 from rollbook.tables import SETS
 from tests.support.wire.service import KEY, Service
 
-# A hanging service costs a test this long, in seconds.
+# A hanging service costs a test so long, in seconds.
 SHORT_TIMEOUTS = httpx.Timeout(connect=2, read=0.3, write=2, pool=2)
 
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
@@ -41,7 +41,7 @@ def get_page(client: Client, page: int = 1, *, search: str = "") -> Answer[Page]
 
 
 def settings_for(service: Service | str, tmp_path: Path | None = None, **over: Any) -> Settings:
-    """The settings of a warehouse that reads this service."""
+    """The settings of a warehouse that reads the service."""
     url = service if isinstance(service, str) else service.url
     values: dict[str, Any] = {"base_url": url, "api_key": KEY, "_env_file": None}
     if tmp_path is not None:
@@ -62,7 +62,7 @@ def whole(count: int, pages: int = 1, *, of: str = "students") -> Walk:
 
 @dataclass
 class Kept:
-    """A sink that keeps what it is given: what a landing writer would have put on disk."""
+    """A sink that keeps everything: what a landing writer would have put on disk."""
 
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ class Night:
         return fetch(settings, LandingSession(self.raw, self.warehouse / "build" / "aside").begin, published, **given)
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
-        """Fetch, expecting an error; returns it and what was landed."""
+        """Fetch, expecting an error; returns the error and the landing."""
         with pytest.raises(error) as caught:
             self.fetch(published, **arguments)
         assert not list(self.warehouse.rglob(".*")), "something half-written was left"

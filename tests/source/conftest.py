@@ -17,14 +17,14 @@ from tests.support.wire.service import Service
 
 @pytest.fixture(autouse=True)
 def _retries_do_not_wait() -> Iterator[None]:
-    """Stamina's test mode: no sleeping, at most six tries. A test that measures waiting turns it off."""
+    """Stamina's test mode: no sleeping, at most six tries. A test that measures waiting turns that off."""
     with stamina.set_testing(True, attempts=6, cap=True):
         yield
 
 
 @pytest.fixture
 def client_of() -> Iterator[MakeClient]:
-    """Makes clients, and closes them."""
+    """Makes and closes clients."""
     made: list[Client] = []
 
     def make(service: Service | str, **over: Any) -> Client:

@@ -40,7 +40,7 @@ class Current:
 
 
 def walked(*received: int) -> Walked:
-    """A proven walk that listed these students."""
+    """A proven walk that listed some students."""
     proof = Proof(set="students", walk=1, total_count=len(received), unique_ids=len(received), pages=1, limit=100)
     return Walked(Walk(set="students", walks=1, counted=(1,), proof=proof), set(received), ())
 
@@ -162,7 +162,7 @@ def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None
 def looked_for(
     service: Service, client: Client, *listed: int, hidden: Mapping[int, date] | None = None, most: int = 200
 ) -> Verified:
-    """Verify a walk that listed these students, when ten are current; the service may list others by now."""
+    """Verify a walk that listed some students, when ten are current; the service may list other students by now."""
     return verify(
         client, walked(*listed), Current(students(10), []), Kept(), walks=2, most=most, day=night(5), hidden=hidden
     )

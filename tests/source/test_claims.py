@@ -49,7 +49,7 @@ def test_a_school_is_refused_once_another_warehouse_has_landed_it_until_it_no_lo
     assert "rollbook --institution ash discard" in says
 
     district.write()
-    assert synced(district, 2, "ash") == {"ash": NightKind.FAILED}  # its warehouse still holds birch's school
+    assert synced(district, 2, "ash") == {"ash": NightKind.FAILED}  # the warehouse still holds birch's school
     discard(district.house("ash").rollbook(), night(1), reason="birch's key", confirm=always)
     assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
     assert synced(district, 2) == BOTH
@@ -72,6 +72,6 @@ def test_a_new_name_begins_no_second_warehouse_of_a_school(district: District) -
 
 
 def test_two_that_begin_at_once_with_the_same_key_are_not_both_synced(district: District) -> None:
-    """Neither has landed anything when the other one looks."""
+    """Neither has landed anything when the other looks."""
     assert NightKind.FAILED in synced(district, 1).values()
     assert NightKind.FAILED in synced(district, 1).values(), "the next run of the day hides it"

@@ -1,4 +1,4 @@
-"""The client (G12 and G13): what is tried again, how long, and what it never says."""
+"""The client (G12 and G13): what is tried again, how long, and what is never said."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_retry_after_is_waited_out(service: Service, client: Client, dated: bool
         service.on(faults.unavailable(503, 2 if dated else 1, dated=dated))
         get_page(client)
         first, second = service.requests
-    # A date has whole seconds, so that two from now may be as little as one.
+    # A date has whole seconds, so that two from now may mean hardly more than a second.
     assert 1.0 <= (second.at - first.at).total_seconds() < 3.5
 
 
@@ -125,7 +125,7 @@ def test_a_pause_is_kept_between_requests_and_tries(service: Service, client_of:
     assert all((b - a).total_seconds() >= 0.06 for a, b in pairwise(moments))
 
 
-# --- what it never says ----------------------------------------------------------------------------------------------
+# --- what is never said ----------------------------------------------------------------------------------------------
 
 NAME = "Zebedee-Canary O'Hara"
 EMAIL = "zebedee.canary@pupils.example"
@@ -156,7 +156,9 @@ def test_neither_the_key_nor_a_name_searched_for_is_in_any_log_or_error(
     client_of: MakeClient, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("httpx").setLevel(logging.DEBUG)  # as a logging configuration might; a client silences it again
+    logging.getLogger("httpx").setLevel(
+        logging.DEBUG
+    )  # as a logging configuration might; a client silences the logger again
     with Service([student(1, name=NAME, email=EMAIL)]) as service:
         client = client_of(service)
         get_page(client, search=EMAIL)
@@ -180,7 +182,7 @@ def test_an_error_that_no_retry_can_help_does_not_carry_the_request_along(servic
 def test_a_retry_is_logged_with_the_page_and_what_happened(
     service: Service, client: Client, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And nowhere else: stamina's own hook would print it, into the JSON of a command for one."""
+    """And nowhere else: stamina's own hook would print the wait, for instance into the JSON of a command."""
     service.on(faults.status(502))
     get_page(client)
     assert capfd.readouterr() == ("", "")

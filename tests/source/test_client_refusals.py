@@ -1,4 +1,4 @@
-"""Answers that the client takes for a no and never asks for again, and where it never sends the key (G12 and G13)."""
+"""Answers that the client takes for a no and never asks for again, and where the key is never sent (G12 and G13)."""
 
 from __future__ import annotations
 

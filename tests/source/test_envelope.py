@@ -64,7 +64,7 @@ def auth(**over: Any) -> bytes:
     ],
 )
 def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record: str, found: int | None) -> None:
-    """There is a good record on either side: an odd one costs only itself."""
+    """There is a good record on either side: an odd record costs only itself."""
     read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
     assert read == Page(
         number=2, limit=100, total_count=103, total_pages=2, ids=[1, found, 3], has_next=False, has_prev=True

@@ -1,4 +1,4 @@
-"""One exchange with a hostile service: how long it may last, and how much it may send."""
+"""One exchange with a hostile service: the longest duration, and the largest answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The land stage whole: what a fetch leaves in raw/, in good nights and bad ones (G2, G4, G9 and G12)."""
+"""The land stage whole: what a fetch leaves in raw/, in good nights and bad nights (G2, G4, G9 and G12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.wire.service import Bend, Reply
 
 
 class Known:
-    """Published: these ids, each with its two names."""
+    """Published: some ids, each with both names."""
 
     def __init__(self, *ids: int) -> None:
         self.ids = frozenset(ids)
@@ -119,7 +119,7 @@ def test_a_sync_that_fails_leaves_what_came_under_the_verdict_failed(
 
 
 def test_a_failure_under_a_date_in_doubt_leaves_nothing(night: Night) -> None:
-    """Without the auth check nobody knows that it is tomorrow at the service."""
+    """Without the auth check nobody knows that the service has tomorrow's date."""
     night.service.on(faults.status(503), path="auth", times=None)
     _, landed = night.failed(UnreachableError, day=TOMORROW)
     assert landed == []
@@ -139,7 +139,7 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(night: Night, stop: type[Bas
 # --- details ---------------------------------------------------------------------------------------------------------
 
 
-# The answer instead of a detail, and how often it is asked for then.
+# The answer instead of a detail, and how often the detail is requested then.
 
 
 def test_a_service_that_is_gone_is_not_asked_for_every_detail(night: Night) -> None:

@@ -21,7 +21,12 @@ from tests.source.asking import NOW, TODAY, TOMORROW, YESTERDAY, Night
         ("UTC", NOW - timedelta(hours=3), None, TODAY),  # a zone behind: yesterday evening there
         ("UTC", NOW - timedelta(hours=3), YESTERDAY, YESTERDAY),  # as its timestamp says
         ("UTC", NOW + timedelta(hours=22), None, TODAY),
-        ("UTC", NOW - timedelta(days=9), TODAY - timedelta(days=9), TODAY - timedelta(days=9)),  # it plays that day
+        (
+            "UTC",
+            NOW - timedelta(days=9),
+            TODAY - timedelta(days=9),
+            TODAY - timedelta(days=9),
+        ),  # a sandbox plays that day
     ],
 )
 def test_a_fetch_is_dated_by_the_day_here_or_at_the_service(

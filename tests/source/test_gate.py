@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support.processes.commands import Program, program
 
-# Holds the gate of a host for so many requests; prints when each began and ended. With "wait", until its input ends.
+# Holds the gate of a host for so many requests; prints when each began and ended. With "wait", until the input ends.
 HOLDER = """
 import sys, time
 from pathlib import Path

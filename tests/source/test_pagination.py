@@ -113,7 +113,7 @@ def test_a_204_proves_nothing_and_answers_no_search(client: Client, service: Ser
 
 # --- spoiled ---------------------------------------------------------------------------------------------------------
 
-# Faults that spoil a walk over 250 students at one of its pages, with the words that say so.
+# Faults that spoil a walk over 250 students at a page, with the words of the reason.
 SPOILS: dict[str, tuple[Callable[[Service], Bend], tuple[int, ...], str]] = {
     "total grows": (lambda s: faults.moved_total(+1), (2, 3), "total_count moved from 250 to 251"),
     "total shrinks": (lambda s: faults.moved_total(-1), (2, 3), "total_count moved from 250 to 249"),

@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 20, 2, 15, 0, tzinfo=UTC)
 
 
 def waits(ceiling: float, asked: list[float | None]) -> list[float]:
-    """The waits of one request whose tries all fail, `asked` being each Retry-After."""
+    """The waits of a request whose tries all fail, `asked` being each Retry-After."""
     one = RetryPolicy(ceiling, "a page")
     found = []
     for seconds in asked:
@@ -80,7 +80,7 @@ def test_time_spent_trying_counts_towards_the_ceiling() -> None:
     one = RetryPolicy(0.05, "a page")
     time.sleep(0.06)
     assert one(TransientError("no answer within the timeout")) is False
-    assert one.too_long is None  # it was not the service that asked for too much
+    assert one.too_long is None  # the service did not ask for too much
 
 
 def test_time_that_others_took_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,8 +168,7 @@ class House:
         return rows(self.published, sql)
 
     def tables(self, *further: str) -> Tables:
-        """The published rows, sorted: the current rows, the versions and the changes; also of tables that a test adds.
-        """
+        """The published rows, sorted: the current rows, the versions and the changes; also of tables that a test adds."""
         with opened(self.published) as con:
             return tables_in(con, *further)
 

@@ -1,8 +1,8 @@
 """A backfill as an operator does it: `rollbook serve`, a browser, an asset's page, a range of days, Launch.
 
-Everything is real: the webserver, the daemon, Chromium, the warehouse. One day of the range was never landed, and one
-has a held landing; the others were flattened wrongly and must come right (G8). Of the day that was never landed, the
-operator reads why it was skipped: on the backfill's page, on its run's, and on each asset's.
+Everything is real: the webserver, the daemon, Chromium, the warehouse. One day of the range was never landed, and a day
+has a held landing; the rest were flattened wrongly and must come right (G8). Of the day that was never landed, the
+operator reads why it was skipped: on the pages of the backfill, of the run and of each asset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHY = f"nothing was landed on {NEVER}, and the service keeps no history"
 
 @pytest.fixture(scope="module")
 def warehouses() -> Iterator[tuple[Path, Path]]:
-    """A warehouse without one day and with every class's room wrong, and its twin, on which `backfill` was called."""
+    """A warehouse without one day and with every class's room wrong, and a twin, on which `backfill` was called."""
     with landed(LANDED) as (source, _), folder() as made, folder() as twin:
         copy(source, made, [d for d in LANDED if d != NEVER])
         killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
@@ -45,7 +45,7 @@ def warehouses() -> Iterator[tuple[Path, Path]]:
 
 
 def launch(page: Page, url: str, asset: str) -> None:
-    """From an asset's page: Materialize, the range, Launch; then follow the link to the backfill that it made."""
+    """From an asset's page: Materialize, the range, Launch; then follow the link to the new backfill."""
     page.goto(f"{url}/assets/{asset}")
     page.get_by_role("button", name="Materialize").first.click()
     chosen = page.get_by_placeholder("No matching partitions")
@@ -73,18 +73,18 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
     }
     with serving(home, {f"ROLLBOOK_{k}": str(v) for k, v in settings.items()}) as served:
         url = served.url
-        # An instance without any run asks, on the pages of all others, about assets above that were never made.
+        # An instance without any run asks, on the pages of all other runs, about assets above that were never made.
         launch(page, url, "raw/students")
         backfill = page.url.split("?")[0]
         page.goto(f"{backfill}?tab=runs")
         expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
         expect(page.get_by_text("Failed", exact=True).first).to_be_visible(timeout=DONE_WITHIN * 1000)
 
-        # The backfill's page counts the day that was never landed as failed, which is all that Dagster can say of it,
-        # and shows in the list of runs what it was.
+        # The backfill's page counts the day that was never landed as failed, which is all that Dagster can say, and
+        # shows the reason in the list of runs.
         expect(page.get_by_text(f"rollbook/skipped: {SKIPPED}").first).to_be_visible()
 
-        # One run for the whole range; its log says what was skipped, and why.
+        # One run for the whole range; the log says what was skipped, and why.
         runs = {a.get_attribute("href") for a in page.locator("a[href^='/runs/']").all()} - {"/runs/"}
         (run,) = {r.split("?")[0] for r in runs if r and not r.startswith("/runs/b/")}
         page.goto(f"{url}{run}?logs=nothing%20was%20landed")

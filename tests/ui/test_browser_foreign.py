@@ -1,7 +1,7 @@
-"""A foreign web page, open in the operator's browser beside the UI, tries to command it; the UI itself goes on working.
+"""A foreign web page, open in the operator's browser beside the UI, tries to command the UI, which goes on working.
 
-Everything is real: `rollbook serve`, Chromium, and a page from another port and other names of this machine, one of
-which is made to mean this machine only after the page was loaded (DNS rebinding).
+Everything is real: `rollbook serve`, Chromium, and a page from another port and other names of this machine, of which
+one means this machine only after the page was loaded (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LAUNCH = """mutation { launchRun(executionParams: {
   executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
 }) { __typename } }"""
 
-# Each way in which a page can have the browser send something to another site, of its own accord. The answer is not
-# asked for: the page may not read it, and need not.
+# Each way in which a page can have the browser send something to another site, unasked. The answer does not matter: the
+# page may not read that, and need not.
 ATTACKS = """async ([ui, mutations]) => {
   const quietly = async (promise) => { try { await promise } catch { } }
   const socket = (mutation) => new Promise((done) => {
@@ -80,7 +80,7 @@ ATTACKS = """async ([ui, mutations]) => {
 
 @dataclass
 class Ui:
-    """The running UI, and the one run that it knows."""
+    """The running UI, and the only run there."""
 
     served: Served
     run: str
@@ -95,7 +95,7 @@ class Ui:
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """A UI with one failed run; its service does not exist, so that no run of a test gets far."""
+    """A UI with one failed run; the service does not exist, so that no run of a test gets far."""
     folder = tmp_path_factory.mktemp("foreign")
     home = dagster_home(folder / "home")
     settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
@@ -108,7 +108,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
 
 @pytest.fixture(scope="module")
 def foreign() -> Iterator[int]:
-    """The port of another web server on this machine; its page is empty."""
+    """The port of another web server on this machine; the page is empty."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -169,7 +169,7 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_page_and_no_answer(pa
 
 
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
-    """Its page, its queries and its WebSocket, by each name that this machine has for itself."""
+    """The page, the queries and the WebSocket, by each name of this machine."""
     for name in ("127.0.0.1", "localhost"):
         url = f"http://{name}:{ui.served.port}"
         heard: list[str] = []

@@ -68,7 +68,7 @@ def test_the_daemon_syncs_a_night_by_itself(tmp_path: Path) -> None:
 def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: Path) -> None:
     warehouse, home = tmp_path / "warehouse", tmp_path / "home"
     with webhook() as hook, Sandbox(300, day=datetime.now(UTC).date()) as sandbox:
-        # Each page takes its time, so that a run can be caught in the middle.
+        # Each page takes a while, so that a run can be caught in the middle.
         env = environment(sandbox, warehouse) | {
             "ROLLBOOK_REQUEST_PAUSE_MS": "1500",
             "ROLLBOOK_NOTIFY": hook.url,

@@ -33,7 +33,7 @@ async def ui(scope: Scope, receive: Receive, send: Send) -> None:
 def ask(
     method: str, path: str, *headers: tuple[str, str], known: set[str] | None = None, guard: Guard | None = None
 ) -> list[Message]:
-    """The answer to a request with these headers, of which there may be several of a name."""
+    """The answer to a request with such headers; a name may come several times."""
     sent: list[Message] = []
 
     async def send(message: Message) -> None:

@@ -24,7 +24,7 @@ def listening(host: str = "127.0.0.1") -> Iterator[socket.socket]:
 
 
 def ends(accepted: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
-    """The ends of a connection, as a web server is told of them."""
+    """The ends of a connection, as a web server knows them."""
     return accepted.getpeername()[:2], accepted.getsockname()[:2]
 
 

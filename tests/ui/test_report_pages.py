@@ -1,4 +1,4 @@
-"""The pages that `rollbook serve` offers beside the UI: a school's, those of many institutions, and a list of them."""
+"""The pages that `rollbook serve` offers beside the UI: a school's, many institutions', and a list."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_single_schools_page_is_as_it_was_written(root: Path) -> None:
 
 
 def test_a_page_with_names_is_served_without_them() -> None:
-    """Any account of this machine can ask the UI; the file is its owner's alone."""
+    """Any account of this machine can ask the UI; the file is the owner's alone."""
     with new_house(students(30), classes(2), report_names=True) as house:
         for student in house.service.students:
             student["summary"]["completion_rate"] = 1

@@ -1,4 +1,6 @@
-"""`rollbook serve --demo` in a real browser, after a real demo: what an operator sees at a glance, and when it failed."""
+"""`rollbook serve --demo` in a real browser, after a real demo: what an operator sees at a glance, also after a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 @dataclass
 class Demo:
-    """A demo of three nights, a failed sync after them, and the server over both."""
+    """A demo of three nights, a failed sync, and the server over both."""
 
     served: Served
     failed: str
@@ -119,7 +121,7 @@ def test_killed_outright_it_comes_up_again_on_the_same_port_and_knows_its_runs(e
     with serving(home, real, port=port) as served:
         os.kill(served.process.pid, signal.SIGKILL)
         served.process.wait(10)
-        until(lambda: not served.family(), 120)  # what it started went with it
+        until(lambda: not served.family(), 120)  # the children went, too
     with serving(home, real, port=port) as served:
         assert [run["status"] for run in served.runs()] == ["FAILURE"]
         served.stop()

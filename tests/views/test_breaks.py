@@ -13,7 +13,7 @@ from tests.outputs.report.test_report import text
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, within
 
-# Everybody's last day of school before the break, and the terms on either side of it: night 1 is in the second.
+# Everybody's last day of school before the break, and the terms on either side: night 1 is in the second.
 LAST_DAY, BREAK = night(1) - timedelta(days=47), 45
 SUMMER = Term("Summer", LAST_DAY - timedelta(days=60), LAST_DAY)
 AUTUMN = Term("Autumn", LAST_DAY + timedelta(days=BREAK + 1), night(1) + timedelta(days=90))
@@ -27,7 +27,7 @@ def house() -> Iterator[House]:
 
 
 def pupils(last: date, but: Mapping[int, date | None] | None = None, count: int = 40) -> Records:
-    """Students whose last activity was on a day; of some, by id, on another one."""
+    """Students whose last activity was on a day; of some, by id, on another day."""
     of = dict.fromkeys(range(1, count + 1), last) | dict(but or {})
     shown = {i: day and str(day) for i, day in of.items()}
     return [
@@ -49,7 +49,7 @@ def page(house: House) -> str:
 def test_a_break_is_no_absence_where_terms_are_given(house: House) -> None:
     absent = LAST_DAY - timedelta(days=20)
     with_terms(house, SUMMER, AUTUMN).night(1, pupils(LAST_DAY, {7: absent, 8: None}), classes(1))
-    # 47 days ago, of which two are in term; the one who was absent before the break, twenty more.
+    # 47 days ago, of which two are in term; the student who was absent before the break, twenty more.
     assert house.query(WATCHED) == [(7, "inactive for 22 days of term", 67, 22)]
     assert "inactive at once" not in page(house)
 
@@ -81,7 +81,7 @@ def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(house: House
     assert house.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
     assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(house)
     assert "1 to watch: 1 low completion" in page(house)
-    house.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and one does not come
+    house.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
     assert "inactive at once" not in page(house)
     assert "39 no longer to watch" in page(house)
     assert house.query(WATCHED) == [(3, "inactive for 48 days", 48, 48)]

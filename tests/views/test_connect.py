@@ -1,6 +1,6 @@
-"""`Connect from` in the data dictionary: a recipe for each tool, run as written if it needs no other package.
+"""`Connect from` in the data dictionary: a recipe for each tool, run as written where no other package is needed.
 
-`test_dbt` builds its project from dbt's recipe.
+`test_dbt` builds a project from dbt's recipe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""dbt's `sources.yml`: it says what the declarations say, and real dbt parses it, tests it and reads what it names."""
+"""dbt's `sources.yml`: the file says what the declarations say, and real dbt parses, tests and reads what is named."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.support.wire import environments
 PINS = Path(__file__).with_name("dbt.txt")
 PLACE = ROOT / ".venv-dbt"
 
-# The recipe in the data dictionary, which this makes true.
+# The recipe in the data dictionary, which holds here.
 PROFILE = yaml.safe_load(block("dbt", "yaml"))
 MODEL = block("dbt", "sql")
 PROJECT = {
     "name": "school",
     "version": "1.0.0",
     "profile": "school",
-    "models": {"+materialized": "table"},  # a view would need the published file again each time it is read
+    "models": {"+materialized": "table"},  # a view would need the published file again for each reading
     "flags": {"send_anonymous_usage_stats": False},
 }
 FEW = ("students", "student_classes", "student_summaries")
@@ -62,7 +62,7 @@ def is_kept(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """The Python of dbt's environment; where it cannot be made the tests fail in CI, and elsewhere are skipped aloud."""
+    """The Python of dbt's environment; where that cannot be made the tests fail in CI, and elsewhere are skipped aloud."""
     try:
         return environments.interpreter(PINS, PLACE)
     except environments.EnvironmentFailedError as error:
@@ -92,7 +92,7 @@ class Project:
         self.attached.symlink_to(published)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command of dbt; what it is told to deprecate is an error."""
+        """A command of dbt; a deprecation is an error."""
         command = [str(self.dbt), "--warn-error-options", "error: [Deprecations]", *arguments]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "DO_NOT_TRACK": "1", "NO_COLOR": "1"}
         return subprocess.run(

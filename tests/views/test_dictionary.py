@@ -1,4 +1,4 @@
-"""The data dictionary and its cookbook: never stale, and every question answered on the sandbox's fortnight."""
+"""The data dictionary and the cookbook: never stale, and every question answered on the sandbox's fortnight."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None
            FROM snapshots.student_classes AS e INNER JOIN snapshots.students AS s USING (student_id, snapshot_date)
            WHERE e.class_id = 9000 AND snapshot_date = DATE '2026-10-01'"""
     )
-    # A student whose classes were not stated on that day keeps those known before: history may hold more, never fewer.
+    # A student whose classes were not stated on that day keeps the classes known before: history may hold more, never
+    # fewer.
     assert set(landed) <= set(asked)
     assert len(asked) - len(landed) <= 2
     assert landed
@@ -45,5 +46,5 @@ def test_students_missing_more_work_match_the_two_snapshots(fortnight: School) -
     both = then.to_frame("then").join(now.to_frame("now"), how="inner")
     landed = {(i, r.then, r.now) for i, r in both[both.now > both.then].iterrows()}
     assert landed
-    assert landed <= asked  # of a student silent about it on one of the days, history holds what was known
+    assert landed <= asked  # for a student who was silent on a day, history holds what was known
     assert len(asked - landed) <= 5

@@ -28,7 +28,7 @@ TRACKED = {
 
 
 def falls_said(institution: MadeUpInstitution) -> list[tuple[int, date]]:
-    """The students and days of whom the view says that they are falling, from a history of the records."""
+    """The students and days whom the view calls falling, from a history of the records."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for day in DAYS:
         for record in institution.on(day).students:

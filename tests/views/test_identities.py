@@ -22,7 +22,7 @@ SAID = "name, email and reference id changed at once: the history before may be 
 
 
 def another(ident: int, **over: object) -> Record:
-    """Somebody else with this id."""
+    """Somebody else with the id."""
     own = {"name": "Someone Else", "email": "someone.else@school.example", "reference_id": "Z-9"}
     return student(ident, **own | over, **within("summary", completed_assignments=1))
 
@@ -83,7 +83,7 @@ def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_
 
 def test_a_subject_is_handed_what_began_with_the_earlier_person_and_still_holds(house: House) -> None:
     held = {section.name: section.rows for section in gather(house.warehouse, 5).sections}
-    # The class is the one that the earlier person was in; the names are not.
+    # The class is the earlier person's; the names are not.
     for name in ("history.student_classes", "spans.student_classes", "main.enrollment_spans"):
         assert len(held[name]) == 1, name
     assert [row[2] for row in held["history.students"]] == ["Someone Else"]
@@ -98,7 +98,7 @@ def test_a_subject_is_handed_what_began_with_the_earlier_person_and_still_holds(
         ({"email": "pupil.5@school.example"}, False),
         ({"name": "Pupil Number5"}, False),
         ({"name": "PUPIL NUMBER5"}, False),
-        ({"reference_id": None}, False),  # unknown is not another one
+        ({"reference_id": None}, False),  # unknown is not another name
         ({"email": None}, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The keys that are declared are keys: no two rows share them, and NULL is only where it may be."""
+"""The keys that are declared are keys: no two rows share a key, and NULL is only where declared."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rollbook.views import catalog
 from tests.support.warehouses.school import School
 
 TABLES = [r for r in (*schema.declared(), OBSERVED) if r.key]
-# There every night, so that an empty one would prove nothing.
+# There every night, so that an empty view would prove nothing.
 FILLED = {"changes", "thresholds", "syncs", "sync_sets", "days", "proven", "version", "observed", "students", "classes"}
 
 
 def check(school: School, name: str, key: Collection[str], nullable: Collection[str]) -> int:
-    """Assert that the key is one; returns how many rows there are."""
+    """Assert that the key is unique; returns how many rows there are."""
     columns = ", ".join(key)
     nulls = ", ".join(f"COUNT(*) FILTER ({c} IS NULL)" for c in key)
     ((rows, keys, *missing),) = school.rows(

@@ -1,4 +1,6 @@
-"""The measures that views share: the SQL of each, at its grain, gives what the views show, and is written once."""
+"""The measures that views share: the SQL of each, at the measure's grain, gives what the views show, and is written
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ SHOWN = [m for m in METRICS if m.shown_in]
 
 
 def near(value: Any) -> Any:
-    """A sum of decimals depends on their order, in its last digit."""
+    """A sum of decimals depends on the order, in the last digit."""
     return pytest.approx(value, rel=1e-12, abs=1e-9) if isinstance(value, float) else value
 
 

@@ -36,7 +36,7 @@ def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> Non
     assert class_counts(house) == {1: 1, 2: 0, 3: 0}
     house.night(4, [stated, none])
     house.night(5, [stated, none, unstated])
-    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and it was said before the student left
+    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and stated before the student left
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_watched_students_match_the_model_on_every_landed_night(house: House) ->
     low, worse = (within("summary", completion_rate=rate) for rate in (15.0, 0.0))
     house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
-    house.night(2, [student(1, **low), student(2, **low)])  # unproven: it shows no 3, and removes nobody
+    house.night(2, [student(1, **low), student(2, **low)])  # unproven: no page shows 3, and nobody is removed
     house.service.mend()
     # Nothing was landed on night 3. The record of 1 is refused, for want of a name; what 2 leaves unsaid changes nothing.
     refused = student(1, name=None, **worse)

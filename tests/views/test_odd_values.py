@@ -1,4 +1,4 @@
-"""A number that nobody can mean costs its value, and stops no view or macro."""
+"""A number that nobody can mean costs the value, and stops no view or macro."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rollbook.views import catalog, metrics
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, school_class, student, students, within
 
-# Near the largest id, where a sum or a difference of two would leave its type.
+# Near the largest id, where a sum or a difference of two would leave the type.
 FIRST_ID = MAX_ID - 1000
 
 

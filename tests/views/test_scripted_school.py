@@ -1,7 +1,7 @@
-"""The views over days and weeks on a scripted school, whose nights are not all as they should be, against plain Python.
+"""The views over days and weeks on a scripted school, with nights of all kinds, against plain Python.
 
-Of its nights one was never landed, one is unproven, one leaves things unstated, one is refused in part; a whole week has
-no landing.
+A night was never landed, a night is unproven, a night leaves things unstated, a night is refused in part; a whole week
+has no landing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CLASSES = [*classes(2), school_class(503, class_status=0, student_count=7)]
 NIGHTS: dict[int, Night] = {
     1: Night(FIRST, CLASSES),
     2: Night(SECOND, CLASSES),
-    # 3 was never landed. Unproven: student 2 is not on its pages, and stays.
+    # 3 was never landed. Unproven: student 2 is not on the pages, and stays.
     4: Night([*SECOND[:1], *SECOND[2:]], CLASSES, unproven=("students",)),
     # Unstated: nothing of the classes of 1, nothing of the activity of 2.
     5: Night([{**SECOND[0], "classes": None}, {**SECOND[1], "activity_tracking": None}, *SECOND[2:]], CLASSES),
@@ -184,7 +184,7 @@ def test_a_student_is_told_in_words(house: House) -> None:
 
 
 def test_every_field_of_a_student_is_told() -> None:
-    """A new one needs a line in student_timeline.sql."""
+    """A new view needs a line in student_timeline.sql."""
     columns = {c.name for t in of_set("students") for c in t.tracked}
     query = catalog.view("student_timeline").query
     assert {c for c in columns if f"('{c}'," not in query} == {"is_registered"}

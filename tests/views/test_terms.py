@@ -1,4 +1,4 @@
-"""terms.csv: empty at first, read at each publish, and what the calendar makes of it."""
+"""terms.csv: empty at first, read at each publish, and what the calendar makes of the terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of the state and of days against pandas, over the base tables; the others are checked by hand and by script."""
+"""Views of the state and of days against pandas, over the base tables; the rest are checked by hand and by script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def titles(base: Base) -> pd.DataFrame:
 
 
 def spoken_of_classes(base: Base) -> set[int]:
-    """The students whose record has listed their classes, or none, since they were last new or back."""
+    """The students whose record has listed their classes, or none, since the student was last new or back."""
     versions = base("history.students").sort_values(["student_id", "valid_from"])
     began = versions[versions.valid_from != versions.groupby("student_id").valid_to.shift()]
     since = began.groupby("student_id").valid_from.max()

@@ -1,4 +1,4 @@
-"""Cases that a fortnight of the sandbox lacks: views over a few rows written by hand, with what they must say."""
+"""Cases that a fortnight of the sandbox lacks: views over a few rows written by hand, with the answers that are due."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 class Hand:
-    """A database in memory as it is declared, filled by hand."""
+    """A database in memory as declared, filled by hand."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection) -> None:
         self.con = con
@@ -36,7 +36,7 @@ class Hand:
             self.put("spans.days", snapshot_date=day)
 
     def student(self, number: int, name: str, **summary: Any) -> None:
-        """A student since the first day, and the summary of it, the current one and the version."""
+        """A student since the first day, with the summary, current and in the history."""
         self.put("main.students", student_id=number, name=name, registration_date=D[0])
         self.put("history.students", student_id=number, name=name, valid_from=D[0])
         self.put("main.student_summaries", student_id=number, **summary)
@@ -123,7 +123,7 @@ def test_a_student_is_active_by_the_later_of_summary_and_tracking_for_seven_days
     hand.put("history.student_activity", student_id=1, last_activity_date=D[0], valid_from=D[1])
     hand.put("history.student_activity", student_id=2, last_activity_date=D[1], valid_from=D[1])
     active = [r[0] for r in hand.ask("SELECT active_students FROM progress_daily")]
-    # The first until seven days after D[2], the second from D[1] until seven days after it.
+    # The first until seven days after D[2], the second from D[1] until seven days later.
     assert active == [1, *[2] * 8, 1, 0, 0]
 
 
@@ -178,7 +178,7 @@ def test_students_without_a_login_get_some_days_and_are_not_inactive(hand: Hand)
     for number, before in days.items():
         registered = D[-1] - timedelta(days=before)
         hand.con.execute("UPDATE history.students SET registration_date = ? WHERE student_id = ?", [registered, number])
-        last = D[-1] - timedelta(days=60)  # an odd record: it was never there, and yet it was
+        last = D[-1] - timedelta(days=60)  # an odd record: never there, and yet there
         activity = {"has_ever_logged_in": False, "last_activity_date": last}
         hand.put("history.student_activity", student_id=number, valid_from=D[0], **activity)
     asked = "SELECT student_id, severity, reason FROM students_to_watch"

@@ -213,8 +213,7 @@ def explore(
 
 
 def listening(host: str, port: int, command: str) -> socket.socket:
-    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another `--port`.
-    """
+    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another `--port`."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

@@ -271,8 +271,7 @@ def tables(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - 
 
 
 def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
-    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table with days.
-    """
+    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table with days."""
     relation = book.relations.get(name)
     if relation is None:
         raise ArgumentError("There is no such table or view")

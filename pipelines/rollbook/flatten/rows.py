@@ -307,8 +307,7 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
 
 
 def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
-    """Return the values in the stored form: a value that can be written in several forms would else make versions (G6).
-    """
+    """Return the values in the stored form: a value that can be written in several forms would else make versions (G6)."""
     if column.type == "VARCHAR":
         if not pc.all(pc.string_is_ascii(values)).as_py():
             values = pc.utf8_normalize(values, "NFC")

@@ -39,8 +39,7 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class Expired(formats.Stored, frozen=True, kw_only=True):
-    """The content of `expired.json`: the expired days, and whether the history still holds each; the days `given_up`.
-    """
+    """The content of `expired.json`: the expired days, and whether the history still holds each; the days `given_up`."""
 
     days: dict[date, bool]
     given_up: frozenset[date] = frozenset()
@@ -91,16 +90,14 @@ class RawStore:
         return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
     def all_days(self) -> frozenset[date]:
-        """Return the days with a landing, including expired days if the list can be read, but not discarded landings.
-        """
+        """Return the days with a landing, including expired days if the list can be read, but not discarded landings."""
         expired: Iterable[date] = ()
         with suppress(DamagedError):  # recovery reads the list, too, and reports the damage
             expired = self._expired().days
         return frozenset((*self.days(), *expired))
 
     def began(self) -> dict[tuple[date, int], datetime | None]:
-        """Return when each landing's sync began, discarded or not, by day and number; None where that cannot be read.
-        """
+        """Return when each landing's sync began, discarded or not, by day and number; None where that cannot be read."""
         found: dict[tuple[date, int], datetime | None] = {}
         for day, number, folder in self._each(_LANDING, _DISCARDED):
             found[day, number] = None
@@ -109,8 +106,7 @@ class RawStore:
         return found
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
-        """Return the manifests of all landings, or of a day's landings, in the order of landing. Raises DamagedError.
-        """
+        """Return the manifests of all landings, or of a day's landings, in the order of landing. Raises DamagedError."""
         return [self._manifest(folder) for _, _, folder in self._each(_LANDING, day=day)]
 
     def readable(self, day: date) -> list[Manifest]:
@@ -184,8 +180,7 @@ class RawStore:
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest, at: datetime) -> None:
-        """Restore a discarded landing with the verdict. `discard.json` stays, and says since when the landing is back.
-        """
+        """Restore a discarded landing with the verdict. `discard.json` stays, and says since when the landing is back."""
         aside = self._folder(manifest)
         *earlier, last = _discards(aside)
         back = msgspec.structs.replace(last, undone_at=at, undone_by=machine.person())
@@ -200,8 +195,7 @@ class RawStore:
         ]
 
     def discards(self, manifest: Manifest) -> list[Discard]:
-        """Return how a landing was discarded, in order, also when a person put the landing back. Raises DamagedError.
-        """
+        """Return how a landing was discarded, in order, also when a person put the landing back. Raises DamagedError."""
         return _discards(self._folder(manifest))
 
     def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
@@ -216,8 +210,7 @@ class RawStore:
         return frozenset(day for day, is_held in self._expired().days.items() if is_held)
 
     def given_up(self) -> frozenset[date]:
-        """Return the expired days whose content was given up: nothing holds that content any more. Raises DamagedError.
-        """
+        """Return the expired days whose content was given up: nothing holds that content any more. Raises DamagedError."""
         return self._expired().given_up
 
     def has_expired(self, day: date) -> bool:

@@ -278,8 +278,7 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: `sync` must be free for a sync, `night` is the growth per night, `year` is the warehouse's size in a year.
-    """
+    """Bytes: `sync` must be free for a sync, `night` is the growth per night, `year` is the warehouse's size in a year."""
 
     sync: int
     night: int

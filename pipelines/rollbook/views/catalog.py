@@ -67,8 +67,7 @@ RESERVED = {
 
 
 def check(table: Table) -> None:
-    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where no erasure comes.
-    """
+    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where no erasure comes."""
     for column in table.columns:
         where = f"tables.py: {table.name}.{column.name}"
         if column.name in RESERVED:

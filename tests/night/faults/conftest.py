@@ -27,7 +27,7 @@ def house(service: Service) -> Iterator[House]:
 
 @pytest.fixture
 def small(service: Service) -> Iterator[tuple[House, Disk]]:
-    """The same on a disk of its own, which has room for the versions that are kept."""
+    """The same on a small disk, which has room for the kept versions."""
     with disk(96 * MB) as mounted:
         yield two_nights(House(mounted.path / "w", service)), mounted
 

@@ -73,7 +73,7 @@ def test_a_snapshot_is_not_merged_with_another_byte(house: House, expected: Expe
 
 
 def scratched(content: bytes) -> bytes:
-    """Only data are damaged: the file opens, and fails when they are read."""
+    """Only data are damaged: the file opens, and fails in the reading."""
     worn = bytearray(content)
     for place in range(262_144, len(worn) - 262_144, 131_072):
         worn[place : place + 64] = os.urandom(64)

@@ -39,7 +39,7 @@ STAGES = ("land", "snapshot", "merge", "publish")
 
 
 def stages(book: Rollbook) -> list[Callable[[], Any]]:
-    """The stages of tonight's sync, to be called one by one."""
+    """The stages of tonight's sync, to be called in turn."""
     made: dict[str, Any] = {}
     return [
         lambda: made.update(manifest=land(book)),
@@ -73,13 +73,13 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
     recovered(house, expected)
 
 
-# --- it may not be written to ----------------------------------------------------------------------------------------
+# --- not writable ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
 @pytest.mark.parametrize("ours", [".", "raw", "snapshots/students", "build"], ids=str)
 def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected, ours: str) -> None:
-    """All of it, or a folder that somebody made as root."""
+    """Everything, or a folder that somebody made as root."""
     if ours != ".":
         for path in (house.warehouse.parent, house.warehouse, *house.warehouse.rglob("*")):
             os.chown(path, 65534, 65534)
@@ -96,7 +96,8 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
     recovered(house, expected)  # root may
 
 
-# --- others at the same time -----------------------------------------------------------------------------------------
+# --- other writers at the same time
+# -----------------------------------------------------------------------------------------
 
 
 def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
@@ -127,7 +128,7 @@ def _hold_open(published: Path, ready: Any, over: Any) -> None:
 
 
 def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, expected: Expected) -> None:
-    """Else tonight's records would be filed under a day that is long over, and change what was known of it."""
+    """Else tonight's records would be filed under a day that is long over, and change what was known of that day."""
     before, now = house.state(), house.now
     house.service.now = lambda: now
     house.service.requests.clear()

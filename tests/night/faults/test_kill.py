@@ -1,4 +1,4 @@
-"""Killing the writer, with SIGKILL, at any instant: readers keep a whole file, and the next sync makes it good.
+"""Killing the writer, with SIGKILL, at any instant: readers keep a whole file, and the next sync repairs what is left.
 
 The writers are real processes on one warehouse. A twin that nobody disturbed, on the same sandbox, says what the
 tables must be in the end (G7, G10 and G14).
@@ -26,7 +26,7 @@ from tests.support.warehouses.fortnight import FIRST, KEY, copy, export, lake, r
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS = ("main", "history", "spans")
-# A sync after a killed one has to heal first, and takes some thirty steps.
+# A sync after a killed sync has to heal first, and takes some thirty steps.
 MAX_STEPS = 80
 
 
@@ -49,7 +49,7 @@ def victim() -> Iterator[Path]:
 
 
 def read(warehouse: Path) -> date | None:
-    """Open the published file as an analyst does and read all of it; returns its last day. None before the first."""
+    """Open the published file as an analyst does and read everything; returns the last day. None before the first."""
     published = warehouse / "rollbook.duckdb"
     if not published.exists():
         return None
@@ -70,7 +70,9 @@ def read(warehouse: Path) -> date | None:
 
 
 def tables(warehouse: Path) -> dict[str, str]:
-    """The digests of all tables, but for that of the days: it tells of landings, of which killed syncs leave more."""
+    """The digests of all tables, but for the table of the days, which tells of landings, of which killed syncs leave
+    more.
+    """
     found = export(warehouse / "rollbook.duckdb", RECORDS)
     return {name: digest for name, digest in found.items() if not name.startswith("spans.days")}
 
@@ -94,7 +96,7 @@ def assert_nothing_left(warehouse: Path) -> None:
 def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_that_gets_through(
     sandbox: Sandbox, twin: Path, victim: Path
 ) -> None:
-    """A random instant may miss the narrow places, between two renames; this one misses none."""
+    """A random instant may miss the narrow places, between two renames; each step in turn misses none."""
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):
         sandbox.day = day

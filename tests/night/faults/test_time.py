@@ -45,7 +45,7 @@ def dagster_ticks(line: str, zone: str, start: datetime, days: int) -> list[date
 
 
 def run_at(defs: Any, tick: datetime) -> Any:
-    """The one run that the schedule asks for at a tick."""
+    """The only run that the schedule asks for at a tick."""
     (schedule,) = defs.schedules
     context = dg.build_schedule_context(scheduled_execution_time=tick, repository_def=defs.get_repository_def())
     (request,) = schedule.evaluate_tick(context).run_requests
@@ -93,7 +93,7 @@ def test_a_clock_set_back_by_a_day_syncs_that_day_again_and_history_stays_a_func
         house.at(1).sync()
         house.service.students[0]["name"] = "Pupil Renamed"
         house.at(2).sync()
-        house.at(1).sync()  # the clock says it is the first night again, and so does the service's
+        house.at(1).sync()  # both clocks show the first night again
         names = house.query("SELECT name, valid_from, valid_to FROM history.students WHERE student_id = 1")
         assert names == [("Pupil Renamed", date(2026, 11, 20), None)]
         house.at(3).sync()

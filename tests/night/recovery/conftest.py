@@ -1,4 +1,4 @@
-"""Shared by the tests of recovery: a warehouse of three nights, and what its tables must hold."""
+"""Shared by the tests of recovery: a warehouse of three nights, and what the tables must hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.records import classes, students
 
 @pytest.fixture(scope="package")
 def three_nights() -> Iterator[Path]:
-    """Three nights of sixty students, and one more on the third. To be copied, not changed."""
+    """Three nights of sixty students, and another on the third. To be copied, not changed."""
     with new_house(students(60), classes(4)) as made:
         made.night(1)
         made.night(2)

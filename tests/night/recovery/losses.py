@@ -1,4 +1,4 @@
-"""The listed students, and what may happen to the published file and to the folder of older ones."""
+"""The listed students, and what may happen to the published file and to the folder of older files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restore_the_first_night(house: House) -> None:
 
 
 def change_rows(house: House) -> None:
-    """An analyst opens it for writing, deletes most students and renames the others."""
+    """An analyst opens the file for writing, deletes most students and renames the rest."""
     with duckdb.connect(str(house.published)) as con:
         con.execute("DELETE FROM main.students WHERE student_id <= 55")
         con.execute("UPDATE history.students SET name = 'Mine Now'")

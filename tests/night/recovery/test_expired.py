@@ -1,4 +1,4 @@
-"""Expired days, which only a file holds: they come back from one, or a sync says what would be lost (G4)."""
+"""Expired days, which only a file holds: they come back from a file, or a sync says what would be lost (G4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def six_nights(three_nights: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def expired(house: House, expected: Expected, six_nights: Path) -> Expected:
-    """Those nights, in the test's own house, and what its tables must hold."""
+    """The nights, in the test's own house, and what the tables must hold."""
     shutil.rmtree(house.warehouse)
     shutil.copytree(six_nights, house.warehouse, symlinks=True)
     house.over, house.service.students = {"keep_days": 2}, tonight(6)

@@ -1,4 +1,4 @@
-"""However `raw/` is damaged, tonight is fetched and kept; once the file is put back, it counts (G4)."""
+"""However `raw/` is damaged, tonight is fetched and kept; once the file is put back, the night counts (G4)."""
 
 from __future__ import annotations
 

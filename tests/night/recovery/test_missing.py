@@ -1,4 +1,4 @@
-"""Landings that are missing from raw/ fail the night, until they are restored or given up (G4)."""
+"""Landings that are missing from raw/ fail the night, until restored or given up (G4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.records import MISSING, classes, student, students, within
 
 
 def aside(house: House, *parts: str) -> Callable[[], Path]:
-    """Move a part of raw/ out of the warehouse; returns what moves it back."""
+    """Move a part of raw/ out of the warehouse; returns the way back."""
     there, away = house.warehouse.joinpath("raw", *parts), house.warehouse.parent / "away"
     shutil.move(there, away)
     return lambda: shutil.copytree(away, there, dirs_exist_ok=True)
@@ -75,7 +75,7 @@ def lose_the_lake(house: House) -> None:
 def test_a_lost_landing_of_today_is_missed_until_it_is_back_and_keeps_its_number(
     house: House, expected: Expected, also: Callable[[House], None]
 ) -> None:
-    """Only it states how much somebody has handed in; each of the two syncs after it leaves that out."""
+    """Only that landing states how much somebody has handed in; both later syncs leave that out."""
     states = [student(1, **within("activity_tracking", assignment_submission_count=99)), *LISTED[1:]]
     unstated = [student(1, activity_tracking=MISSING), *LISTED[1:]]
     house.night(4, states)
@@ -97,7 +97,7 @@ def test_a_lost_landing_of_today_is_missed_until_it_is_back_and_keeps_its_number
 
 
 def test_the_copy_remembers_the_number_of_a_landing_that_nothing_else_does(tmp_path: Path, house: House) -> None:
-    """It was held, so that neither the lake nor the published file ever had it."""
+    """The landing was held, so that neither the lake nor the published file ever had it."""
     house.over["lake"] = tmp_path.as_uri()
     with pytest.raises(HeldError):
         house.night(4, students(20))

@@ -53,7 +53,7 @@ def test_a_mass_removal_is_held_whatever_happened_to_the_published_file(
 def test_a_record_that_a_search_finds_is_not_removed_whatever_happened_to_the_published_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
-    """Number 100 is new since the older files: those would not even know whom to search for."""
+    """Number 100 is new since the older files: the older files would not even know whom to search for."""
     loss(house)
     house.service.hide(7, 100)
     done = house.sync()
@@ -88,7 +88,7 @@ def test_foreign_files_in_the_published_place_are_moved_aside(house: House) -> N
 
 @pytest.mark.slow
 def test_faults_in_the_published_file_are_repaired_from_the_lake(house: House, expected: Expected) -> None:
-    """The checks refuse what was merged from it; what was merged from the lake they let pass."""
+    """The checks refuse what was merged from the file; what was merged from the lake passes."""
     restore_the_first_night(house)
     answers = iter([{"rule": ["wrong"]}])
     with pytest.MonkeyPatch.context() as patch:
@@ -120,7 +120,7 @@ def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(
     assert "could not be compared" in landed.reason
 
 
-# --- rebuild and backfill ask before they take much away -------------------------------------------------------------
+# --- rebuild and backfill ask before taking much away -------------------------------------------------------------
 
 
 def test_a_rebuild_that_would_lose_many_rows_asks_first(house: House, expected: Expected) -> None:

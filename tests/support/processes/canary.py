@@ -104,8 +104,7 @@ def _texts(piece: bytes) -> set[str]:
 
 
 def _beside(path: Path) -> bytes:
-    """The files beside a file that belong to the content: where the frames begin, and what a database has not taken in.
-    """
+    """The files beside a file that belong to the content: where the frames begin, and what a database has not taken in."""
     other = path.with_name("pages.jsonl") if path.suffix == ".zst" else path.with_name(f"{path.name}.wal")
     return other.read_bytes() if other.is_file() else b""
 

@@ -1,5 +1,4 @@
-"""`rollbook explore` as a person starts it, with a record of every request to another machine, and what the pages show.
-"""
+"""`rollbook explore` as a person starts it, with a record of every request to another machine, and what the pages show."""
 
 from __future__ import annotations
 

@@ -130,8 +130,7 @@ def codes(house: House) -> dict[int, int]:
 
 @contextmanager
 def lived(secrets: Secrets) -> Iterator[House]:
-    """Four nights: details fetched; names changed, with and without more; a leaver, a newcomer, some refused; a return.
-    """
+    """Four nights: details fetched; names changed, with and without more; a leaver, a newcomer, some refused; a return."""
     with new_house(pupils(), taught(), pseudonymous=True) as house:
         secrets.add(pupils())
         house.night(1, details="all")

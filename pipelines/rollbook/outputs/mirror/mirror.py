@@ -407,8 +407,7 @@ def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) ->
 def _check_owner(
     bucket: Bucket, last: Catalog, warehouse: str, school_id: int | None, lost: list[str], *, adopt: bool
 ) -> None:
-    """Raise MirrorError for another warehouse's copy, and LostError if the copy may be all that is left of the other.
-    """
+    """Raise MirrorError for another warehouse's copy, and LostError if the copy may be all that is left of the other."""
     if None not in (last.school_id, school_id) and last.school_id != school_id:
         raise MirrorError(
             f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
@@ -532,8 +531,7 @@ class Bucket:
             return bytes(self._obstore.get(self._store, name).bytes())
 
     def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
-        """Read an object, into an open file if given; returns the SHA-256 in hex, empty if the object does not exist.
-        """
+        """Read an object, into an open file if given; returns the SHA-256 in hex, empty if the object does not exist."""
         digest = sha256()
         with self._translated("be read"), suppress(FileNotFoundError):
             for chunk in self._obstore.get(self._store, name):
