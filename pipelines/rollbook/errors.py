@@ -186,12 +186,12 @@ class EngineError(RollbookError):
 class CheckError(RollbookError):
     """A check failed before publishing, because of a fault in Rollbook itself. Readers keep the last file.
 
-    `found` maps every check's name to its findings; a check that passed has none.
+    `findings` maps every check's name to its findings; a check that passed has none.
     """
 
-    def __init__(self, message: str, found: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, message: str, findings: Mapping[str, Sequence[str]] | None = None) -> None:
         super().__init__(message)
-        self.found = dict(found or {})
+        self.findings = dict(findings or {})
 
 
 def unexpected_error(kind: str, look: str) -> str:

@@ -79,8 +79,8 @@ class Institution:
 
     def variables(self, *settings: str) -> frozenset[str]:
         """Return the environment variables that hold the secrets of some settings, by default of all."""
-        found = (v for k, v in self.values.items() if not settings or k in settings)
-        return frozenset(v.env for v in found if isinstance(v, Secret) and v.env)
+        values = (v for k, v in self.values.items() if not settings or k in settings)
+        return frozenset(v.env for v in values if isinstance(v, Secret) and v.env)
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Registry:
 
     def __getitem__(self, name: str) -> Institution:
         """Return the institution of that name. Raises SettingError, which suggests the nearest name."""
-        found = self.institutions.get(name)
-        if found is None:
+        institution = self.institutions.get(name)
+        if institution is None:
             near = get_close_matches(name, self.institutions, n=1)
             meant = f"; did you mean {near[0]}?" if near else f": it has {self.listed()}"
             raise SettingError(f"{self.path.name} has no institution {name!r}{meant}")
-        return found
+        return institution
 
     def variables(self, *settings: str) -> frozenset[str]:
         """Return the environment variables that hold any institution's secrets of some settings, by default of all."""
@@ -109,8 +109,8 @@ class Registry:
         return listed(list(self.institutions), most) or "none"
 
 
-def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
-    """Read a registry. `known` are the settings that an institution may have, `secret` the settings that hold secrets.
+def read(path: Path, names: frozenset[str], secret: frozenset[str]) -> Registry:
+    """Read a registry. `names` are the settings that an institution may have, `secret` the settings that hold secrets.
 
     Raises SettingError: one line that names the place in the file and says what to write. It quotes no value.
     """
@@ -122,10 +122,12 @@ def read(path: Path, known: frozenset[str], secret: frozenset[str]) -> Registry:
         raise SettingError(f"{path.name} is not text in UTF-8") from None
     except OSError as error:
         raise SettingError(f"{path.name} cannot be read ({os.strerror(error.errno or 0)})") from None
-    defaults = _values(path, DEFAULTS, document.pop(DEFAULTS, {}), known, secret)
-    values = {check_name(name): _values(path, name, table, known, secret) for name, table in document.items()}
-    found = {name: Institution(name, MappingProxyType(defaults | own), frozenset(own)) for name, own in values.items()}
-    return Registry(path, MappingProxyType(found), MappingProxyType(defaults))
+    defaults = _values(path, DEFAULTS, document.pop(DEFAULTS, {}), names, secret)
+    values = {check_name(name): _values(path, name, table, names, secret) for name, table in document.items()}
+    registered = {
+        name: Institution(name, MappingProxyType(defaults | own), frozenset(own)) for name, own in values.items()
+    }
+    return Registry(path, MappingProxyType(registered), MappingProxyType(defaults))
 
 
 def add(path: Path, name: str, values: Mapping[str, Any], check: Callable[[Path], None]) -> None:
@@ -155,15 +157,15 @@ def check_name(name: str) -> str:
     return name
 
 
-def _values(path: Path, name: str, table: object, known: frozenset[str], secret: frozenset[str]) -> dict[str, object]:
+def _values(path: Path, name: str, table: object, names: frozenset[str], secret: frozenset[str]) -> dict[str, object]:
     """Return a table's settings, with a `Secret` for each secret setting. Raises SettingError."""
     where = f"[{name}] of {path.name}"
     if not isinstance(table, dict):
         raise SettingError(f"{path.name}: {name} must be a table: write [{name}] and its settings below it")
     values: dict[str, object] = {}
     for key, value in table.items():
-        if key not in known:
-            raise SettingError(f"{where} has {key!r}, {_unknown(key, known)}")
+        if key not in names:
+            raise SettingError(f"{where} has {key!r}, {_unknown(key, names)}")
         if key in secret:
             values[key] = _secret(where, key, value)
         elif isinstance(value, (dict, list)):
@@ -189,10 +191,10 @@ def _toml(value: Any) -> str:
     return f"{{ {', '.join(f'{key} = {_toml(text)}' for key, text in value.items())} }}"
 
 
-def _unknown(key: str, known: frozenset[str]) -> str:
+def _unknown(key: str, names: frozenset[str]) -> str:
     if key in ("warehouse", "institution", "institutions", "ui_hosts", "ui_accounts"):
         return f"which is the same for all institutions: set ROLLBOOK_{key.upper()} in the environment"
-    near = get_close_matches(key.lower().removeprefix("rollbook_"), known, n=1)
+    near = get_close_matches(key.lower().removeprefix("rollbook_"), names, n=1)
     return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"
 
 

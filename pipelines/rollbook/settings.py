@@ -79,17 +79,21 @@ def messengers(text: str) -> dict[str, NotifyBase]:
     logging.getLogger("apprise").addFilter(_record_warning)
     from apprise.utils.parse import parse_urls
 
-    found = parse_urls(text)
-    if not found or not all("://" in address for address in found) or not text.lstrip(" ,;\t\r\n").startswith(found[0]):
+    addresses = parse_urls(text)
+    if (
+        not addresses
+        or not all("://" in address for address in addresses)
+        or not text.lstrip(" ,;\t\r\n").startswith(addresses[0])
+    ):
         raise ValueError("must hold addresses such as slack://... or mailtos://..., with spaces or commas between")
-    made = {}
-    for number, address in enumerate(found, 1):
+    notifiers = {}
+    for number, address in enumerate(addresses, 1):
         name = f"address {number} ({address.partition('://')[0].lower()})"
         try:
-            made[name] = _messenger(address)
+            notifiers[name] = _messenger(address)
         except ValueError as error:
             raise ValueError(f"is wrong in {name}: it {error}") from None
-    return made
+    return notifiers
 
 
 def _messenger(address: str) -> NotifyBase:
@@ -103,23 +107,23 @@ def _messenger(address: str) -> NotifyBase:
     try:
         parts: dict[str, Any] = url_to_dict(address) or {}
         _warnings.clear()
-        made = apprise.Apprise.instantiate(parts, asset=asset)
+        notifier = apprise.Apprise.instantiate(parts, asset=asset)
     except Exception:  # noqa: BLE001 - any error may quote the address
-        parts, made = {}, None
+        parts, notifier = {}, None
     unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on such characters
-    if made is None or _warnings or unclear or not 0 < (made.port or 1) < 2**16:
+    if notifier is None or _warnings or unclear or not 0 < (notifier.port or 1) < 2**16:
         raise ValueError(
             "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
             " installed beside rollbook (write a space as %20, a backslash as %5C)"
         )
-    if made.redirects or not made.verify_certificate:
+    if notifier.redirects or not notifier.verify_certificate:
         raise ValueError("must do without verify= and redirect=: the message is for the service alone")
-    if not _is_safe(made, parts["schema"]):
+    if not _is_safe(notifier, parts["schema"]):
         raise ValueError(
             "must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this"
             " machine's loopback, json:// will do)"
         )
-    return made
+    return notifier
 
 
 def _record_warning(record: logging.LogRecord) -> bool:
@@ -129,13 +133,13 @@ def _record_warning(record: logging.LogRecord) -> bool:
     return False
 
 
-def _is_safe(made: NotifyBase, schema: str) -> bool:
+def _is_safe(notifier: NotifyBase, schema: str) -> bool:
     """Whether the connection is encrypted, as Apprise says, stays on this machine, or is mail without a password."""
-    secure = made.secure_protocol
+    secure = notifier.secure_protocol
     encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
-    if hasattr(made, "secure_mode"):  # for mail the mode decides, not the schema
-        encrypted = made.secure_mode != "insecure" or not made.password
-    host = str(getattr(made, "smtp_host", made.host)).strip("[]").lower()
+    if hasattr(notifier, "secure_mode"):  # for mail the mode decides, not the schema
+        encrypted = notifier.secure_mode != "insecure" or not notifier.password
+    host = str(getattr(notifier, "smtp_host", notifier.host)).strip("[]").lower()
     # Services without any encrypted variant are this machine's desktop notifications or system log.
     return encrypted or (bool(secure) and is_loopback(host))
 
@@ -410,9 +414,11 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
         """The other institutions of the registry; with `unlisted` also the folders beside that the registry does not
         name. None for a single school.
         """
-        known = registry() if self.institution else None
-        beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if known else []
-        return [n for n in beside if n != self.institution and (unlisted or (known and n in known.institutions))]
+        registered = registry() if self.institution else None
+        beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if registered else []
+        return [
+            n for n in beside if n != self.institution and (unlisted or (registered and n in registered.institutions))
+        ]
 
 
 S = TypeVar("S", bound=_Group)
@@ -470,10 +476,14 @@ def for_all() -> WarehouseSettings:
 
     For a single school, the same as `place`. Raises SettingError.
     """
-    known = registry()
-    given = known.defaults if known else {}
+    registered = registry()
+    given = registered.defaults if registered else {}
     values = {k: v for k, v in given.items() if k in WarehouseSettings.model_fields and not isinstance(v, Secret)}
-    where = {field: f"{field} in [{institutions.DEFAULTS}] of {known.path.name}" for field in values} if known else {}
+    where = (
+        {field: f"{field} in [{institutions.DEFAULTS}] of {registered.path.name}" for field in values}
+        if registered
+        else {}
+    )
     return _checked(WarehouseSettings, values | {"institution": ""}, where)
 
 
@@ -505,16 +515,16 @@ def misspelt() -> list[str]:
     It suggests the nearest setting. A variable that the registry names, for a key, may be called so. Raises
     SettingError for an invalid registry.
     """
-    known, named = [name.upper() for name in Settings.model_fields], registry()
+    names, named = [name.upper() for name in Settings.model_fields], registry()
     others = {DEMO, DEBUG} | (named.variables() if named else set())
     given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
-    found = []
+    warnings = []
     for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
-        if (name := variable.upper().removeprefix(PREFIX)) not in known:
-            near = get_close_matches(name, known, n=1)
+        if (name := variable.upper().removeprefix(PREFIX)) not in names:
+            near = get_close_matches(name, names, n=1)
             says = f"did you mean {PREFIX}{near[0]}?" if near else "remove it, or see .env.example"
-            found.append(f"{variable} is not a setting: {says}")
-    return found
+            warnings.append(f"{variable} is not a setting: {says}")
+    return warnings
 
 
 def registry() -> Registry | None:
@@ -536,10 +546,10 @@ def registry() -> Registry | None:
     except OSError:
         return _read_registry(path)  # raises SettingError with the reason
     same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-    known = _REGISTRIES.get(path)
-    if known is None or known[0] != same:
-        known = _REGISTRIES[path] = same, _read_registry(path)
-    return known[1]
+    cached = _REGISTRIES.get(path)
+    if cached is None or cached[0] != same:
+        cached = _REGISTRIES[path] = same, _read_registry(path)
+    return cached[1]
 
 
 def registry_path() -> Path:
@@ -554,11 +564,11 @@ def check_registry(path: Path, called: str, institution: str = "") -> None:
     Raises SettingError, which uses the name `called`.
     """
     try:
-        known = _read_registry(path)
+        registered = _read_registry(path)
     except SettingError as error:
         raise SettingError(error.message.replace(path.name, called)) from None
     if institution:
-        values = {k: "" if isinstance(v, Secret) else v for k, v in known[institution].values.items()}
+        values = {k: "" if isinstance(v, Secret) else v for k, v in registered[institution].values.items()}
         where = f"in [{institution}] of {called}"
         _checked(Settings, values | {"institution": institution}, {field: f"{field} {where}" for field in values})
 
@@ -570,43 +580,43 @@ def _read_registry(path: Path) -> Registry:
 def key_variables() -> frozenset[str]:
     """Return the environment variables that hold any institution's key, for a child that fetches nothing to drop."""
     try:
-        known = registry()
+        registered = registry()
     except SettingError:  # an edit broke the registry after this process had read the file
-        known = next((read for _, read in _REGISTRIES.values()), None)
-    return frozenset({API_KEY}) | (known.variables("api_key") if known else frozenset())
+        registered = next((read for _, read in _REGISTRIES.values()), None)
+    return frozenset({API_KEY}) | (registered.variables("api_key") if registered else frozenset())
 
 
-def sources(known: Registry) -> dict[str, SourceSettings]:
+def sources(registered: Registry) -> dict[str, SourceSettings]:
     """Return each institution's source settings, without the key. Institutions with invalid settings are left out."""
-    found = {}
-    for name, institution in known.institutions.items():
+    loaded = {}
+    for name, institution in registered.institutions.items():
         values = {k: v for k, v in institution.values.items() if k in SourceSettings.model_fields}
         with suppress(SettingError):
-            found[name] = _checked(SourceSettings, values | {"api_key": ""})
-    return found
+            loaded[name] = _checked(SourceSettings, values | {"api_key": ""})
+    return loaded
 
 
 def _read(kind: type[S], overrides: dict[str, object], institution: str | None = None, *, secrets: bool = False) -> S:
     """Read a group of settings, including the registry's. The API key is read only with `secrets`."""
-    known = registry()
+    registered = registry()
     name = institution if institution is not None else _checked(_Place, {}).institution
-    if known is None:
+    if registered is None:
         if name:
             raise SettingError(
                 f"There is no {institutions.FILE} at the root, so there is no institution {name!r}: leave --institution"
                 f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
             )
         return _checked(kind, overrides)
-    if not known.institutions:
-        raise SettingError(f"{known.path.name} lists no institution yet: see `rollbook fleet add --help`")
+    if not registered.institutions:
+        raise SettingError(f"{registered.path.name} lists no institution yet: see `rollbook fleet add --help`")
     if not name:
-        raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {known.listed()}")
-    values = {k: v for k, v in known[name].values.items() if k in kind.model_fields}
+        raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {registered.listed()}")
+    values = {k: v for k, v in registered[name].values.items() if k in kind.model_fields}
     if secrets:
-        known[name].check_together(*_TOGETHER)
+        registered[name].check_together(*_TOGETHER)
     # Nor does either of them come from the environment: the key might be sent to another school's service.
     values = {field: "" for field in _TOGETHER if field in kind.model_fields} | values
-    where = f"in [{name}] or [{institutions.DEFAULTS}] of {known.path.name}"
+    where = f"in [{name}] or [{institutions.DEFAULTS}] of {registered.path.name}"
     for field, value in list(values.items()):
         if isinstance(value, Secret):
             values[field] = _secret(field, value, where) if secrets or field != "api_key" else ""
@@ -622,17 +632,17 @@ def _secret(field: str, secret: Secret, where: str) -> str:
 
 def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[str, str] | None = None) -> S:
     try:
-        made = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
+        settings = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
     except ValidationError as error:
         raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
-    if isinstance(made, WarehouseSettings):
-        if (wrong := {"?", "\\"} & {*str(made.common_path)}) != set():
+    if isinstance(settings, WarehouseSettings):
+        if (wrong := {"?", "\\"} & {*str(settings.common_path)}) != set():
             raise SettingError(
                 f"{PREFIX}WAREHOUSE leads below a folder with {wrong.pop()} in its name, where DuckDB cannot open a"
-                f" database ({made.common_path}): name another folder"
+                f" database ({settings.common_path}): name another folder"
             )
-        tables.leave_untracked(tables.column_pairs(made.untracked))
-    return made
+        tables.leave_untracked(tables.column_pairs(settings.untracked))
+    return settings
 
 
 def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:

@@ -425,15 +425,15 @@ def column_pairs(text: str) -> frozenset[tuple[str, str]]:
 
     Raises ValueError for a name that is no column, and for a column that is a key.
     """
-    found = set()
+    pairs = set()
     for name in filter(None, (part.strip() for part in text.split(","))):
         table, _, column = name.partition(".")
         if table not in TABLES or column not in TABLES[table].names:
             raise ValueError(f"holds {name!r}, which is no column: write TABLE.COLUMN, such as classes.class_room")
         if column in TABLES[table].key:
             raise ValueError(f"holds {name!r}, which is part of the table's key, and a key is always tracked")
-        found.add((table, column))
-    return frozenset(found)
+        pairs.add((table, column))
+    return frozenset(pairs)
 
 
 def leave_untracked(pairs: frozenset[tuple[str, str]]) -> None:

@@ -82,8 +82,8 @@ def test_each_institution_has_its_own_outcome_and_what_is_good_is_published(nigh
 
 
 def test_only_institutions_without_a_sync_are_fetched(nights: Nights) -> None:
-    assert nights.first["ash"].asked is False
-    assert [nights.again[name].asked for name in GOOD] == [False] * 3
+    assert nights.first["ash"].fetched is False
+    assert [nights.again[name].fetched for name in GOOD] == [False] * 3
     more = {name: nights.asked_again[name] - count for name, count in nights.asked.items()}
     assert {name for name, count in more.items() if count} == {"twin", "odd"}  # no key or host of the others is there
     assert {n: o.kind for n, o in nights.again.items()} == {n: o.kind for n, o in nights.first.items()}

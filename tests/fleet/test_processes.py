@@ -82,7 +82,7 @@ def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(d
     assert found["cedar"].message.startswith("Its process was ended from outside (SIGKILL), perhaps for lack of memory")
     again = district.night(1)
     assert {o.kind for o in again.values()} == {NightKind.SYNCED}
-    assert [name for name, o in again.items() if o.asked] == ["cedar"]
+    assert [name for name, o in again.items() if o.fetched] == ["cedar"]
 
 
 def connected_to(pid: int, port: int) -> bool:

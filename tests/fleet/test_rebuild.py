@@ -89,11 +89,11 @@ def test_a_lost_file_is_made_again_from_what_was_landed(district: District) -> N
 
 
 def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(district: District) -> None:
-    book = opened(SHARING)
-    lost = [day for day in book.lake.days() if day > night(1)]
+    rollbook = opened(SHARING)
+    lost = [day for day in rollbook.lake.days() if day > night(1)]
     before = contents(district, SHARING)
     for day in lost:
-        (book.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
+        (rollbook.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
     with pytest.raises(NothingLandedError, match=f"{SHARING}: {OTHER_DAYS}"):
         verify(district, DUCKDB, SHARING)
     assert rebuild(district, DUCKDB, SHARING) == {SHARING: ""}
@@ -102,9 +102,9 @@ def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(dis
 
 
 def test_lost_landings_stop_a_rebuild(district: District) -> None:
-    book = opened(LATER)
-    for day in book.raw.days()[1:]:
-        shutil.rmtree(book.raw.root / f"snapshot_date={day}")
+    rollbook = opened(LATER)
+    for day in rollbook.raw.days()[1:]:
+        shutil.rmtree(rollbook.raw.root / f"snapshot_date={day}")
     assert "raw/ lacks" in rebuild(district, DUCKDB, LATER)[LATER]
 
 

@@ -48,11 +48,11 @@ class Broken(Listener):
 def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    book, broken = house.at(1).rollbook(), Broken()
-    book.listeners = (broken, *book.listeners)
+    rollbook, broken = house.at(1).rollbook(), Broken()
+    rollbook.listeners = (broken, *rollbook.listeners)
     house.service.students = students(20)
     with caplog.at_level(logging.WARNING):
-        sync(book)
+        sync(rollbook)
     assert broken.told == ["began 02:15", "before True 02:15", "published 02:15", "ended 02:15"]
     assert house.query("SELECT COUNT(*) FROM students") == [(20,)]
     assert (house.warehouse / "report.html").is_file(), "those after it are told, too"
@@ -61,16 +61,16 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     house.at(2).service.students = students(5)
     broken.told.clear()
     with pytest.raises(HeldError):
-        sync(book)
+        sync(rollbook)
     assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
 
 
 def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
     house.night(1, students(3))
-    book, broken = house.at(2).rollbook(), Broken()
-    book.listeners = (broken,)
-    with pytest.raises(RollbookError), writer(book):
-        snapshot(book, land(book))
-        book.warehouse.published.resolve().write_bytes(b"somebody's")
-        merge(book)
+    rollbook, broken = house.at(2).rollbook(), Broken()
+    rollbook.listeners = (broken,)
+    with pytest.raises(RollbookError), writer(rollbook):
+        snapshot(rollbook, land(rollbook))
+        rollbook.warehouse.published.resolve().write_bytes(b"somebody's")
+        merge(rollbook)
     assert [told.split()[0] for told in broken.told] == ["began", "failed", "ended"]

@@ -73,9 +73,9 @@ def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_sta
 def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_next_writer(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(29)
-    book = house.at(2).rollbook()
-    with writer(book):
-        land(book)
+    rollbook = house.at(2).rollbook()
+    with writer(rollbook):
+        land(rollbook)
     house.night(2, [*students(28), student(40)])
     for listed in (students(29), [*students(28), student(40)]):
         expected.night(2, listed, house.service.classes)
@@ -86,12 +86,12 @@ def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_ne
 def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(10)
-    book = house.at(2).rollbook()
-    with writer(book):
-        land(book)
-    book = house.rollbook()
-    with writer(book), pytest.raises(HeldError):
-        snapshot(book, book.raw.manifests(night(2))[-1])
+    rollbook = house.at(2).rollbook()
+    with writer(rollbook):
+        land(rollbook)
+    rollbook = house.rollbook()
+    with writer(rollbook), pytest.raises(HeldError):
+        snapshot(rollbook, rollbook.raw.manifests(night(2))[-1])
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()

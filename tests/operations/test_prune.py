@@ -87,9 +87,9 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
     """It was landed and judged, and the writer was killed before it was merged."""
     nights.play(6)
     nights.house.at(7)
-    book = nights.house.rollbook()
-    with writer(book):
-        snapshot(book, land(book))
+    rollbook = nights.house.rollbook()
+    with writer(rollbook):
+        snapshot(rollbook, land(rollbook))
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
     assert nights.house.rollbook().recovery.expirable(2) == [night(1), night(2), night(3)]

@@ -101,16 +101,16 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
 
         def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
-            book = assemble(settings, clock=lambda: datetime.combine(day, time(), UTC))
-            sync(book)
-            return book
+            rollbook = assemble(settings, clock=lambda: datetime.combine(day, time(), UTC))
+            sync(rollbook)
+            return rollbook
 
-        *_, book = map(synced, range(3))
-        last = status.last_night(book)
+        *_, rollbook = map(synced, range(3))
+        last = status.last_night(rollbook)
         assert last is not None
-        predicted = status.predict(book, last, nights=20)
-        *_, book = map(synced, range(3, 23))
+        predicted = status.predict(rollbook, last, nights=20)
+        *_, rollbook = map(synced, range(3, 23))
         assert machine.size(warehouse) <= predicted.year
-        landed_now = machine.size(book.raw.root) + machine.size(book.lake.root)
+        landed_now = machine.size(rollbook.raw.root) + machine.size(rollbook.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
-        assert book.warehouse.published.stat().st_size <= status.MIN_FILE + 20 * last.growth
+        assert rollbook.warehouse.published.stat().st_size <= status.MIN_FILE + 20 * last.growth

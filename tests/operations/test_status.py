@@ -73,9 +73,9 @@ def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, 
 def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House) -> None:
     begin(house)
     house.at(2).service.students[0]["name"] = "Renamed"
-    book = house.rollbook()
-    with writer(book):
-        snapshot(book, land(book))
+    rollbook = house.rollbook()
+    with writer(rollbook):
+        snapshot(rollbook, land(rollbook))
     found = status(house)
     assert found.last_good is not None
     assert (found.last_good.snapshot_date, found.is_fresh) == (night(2), False)

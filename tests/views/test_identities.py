@@ -60,10 +60,10 @@ def test_an_id_given_to_another_person_is_found_at_once_and_after_a_gap(house: H
 
 
 def test_explore_says_so_beside_the_student(house: House) -> None:
-    book = Book(house.warehouse)
-    with book.open():
-        assert pages.student(book, QueryParams(""), 5)["reused_since"] == night(2)
-        assert pages.student(book, QueryParams(""), 7)["reused_since"] is None
+    rollbook = Book(house.warehouse)
+    with rollbook.open():
+        assert pages.student(rollbook, QueryParams(""), 5)["reused_since"] == night(2)
+        assert pages.student(rollbook, QueryParams(""), 7)["reused_since"] is None
 
 
 def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_path: Path) -> None:

@@ -114,11 +114,11 @@ def why(
     from rollbook.operations.provenance import key_of, trace
 
     root = warehouse_path(demo=demo)
-    found = trace(root, name, key_of(key), column, on, show=show)
-    log.note(root, "why --show" if show else "why", students=found.students, what=name)
-    for what, says in found.lines:
+    record = trace(root, name, key_of(key), column, on, show=show)
+    log.note(root, "why --show" if show else "why", students=record.students, what=name)
+    for what, says in record.lines:
         out.print(f"[bold]{what:<9}[/] {safe(says)}")
-    out.print(table("What changed it", ("day", "change", "column", "before", "since"), found.changes))
+    out.print(table("What changed it", ("day", "change", "column", "before", "since"), record.changes))
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -184,15 +184,15 @@ def status(
     """
     from rollbook.operations.status import load_status
 
-    known = load_status(open_rollbook(demo=demo), home())
+    status = load_status(open_rollbook(demo=demo), home())
     if as_json:
-        print_json(known)
+        print_json(status)
         return
-    for name, says in _lines(known):
+    for name, says in _lines(status):
         out.print(f"[bold]{name:<11}[/] {safe(says)}")
-    if known.copy:
-        out.print(f"[bold]{'copy':<11}[/] {safe(known.copy)}.")
-    for problem in known.problems:
+    if status.copy:
+        out.print(f"[bold]{'copy':<11}[/] {safe(status.copy)}.")
+    for problem in status.problems:
         out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
 
 
@@ -207,38 +207,41 @@ def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
         yield "", last.reason
 
 
-def _lines(known: Status) -> Iterator[tuple[str, str]]:
-    last, good, days, expired = known.last_sync, known.last_good, known.history, known.expired
+def _lines(status: Status) -> Iterator[tuple[str, str]]:
+    last, good, days, expired = status.last_sync, status.last_good, status.history, status.expired
     if good is not None:
-        yield "institution", f"{known.school_id} {known.school_name or ''}".strip()
+        yield "institution", f"{status.school_id} {status.school_name or ''}".strip()
     if last is None:
         yield "last sync", "none yet: run `rollbook sync`"
     else:
         yield from _last_lines(last)
         if good is not None and good != last:
             yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
-        late = "" if known.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
-        yield "fresh" if known.is_fresh else "LATE", f"the last night due was {known.due:%Y-%m-%d %H:%M %Z}{late}"
-    yield "next run", f"{known.next_run:%Y-%m-%d %H:%M %Z} ({known.cron} in {known.timezone}), if `rollbook serve` runs"
-    for hold in known.holds:
+        late = "" if status.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
+        yield "fresh" if status.is_fresh else "LATE", f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}{late}"
+    yield (
+        "next run",
+        f"{status.next_run:%Y-%m-%d %H:%M %Z} ({status.cron} in {status.timezone}), if `rollbook serve` runs",
+    )
+    for hold in status.holds:
         yield "held", f"{hold.snapshot_date}: {hold.reason}. If it is right: {hold.command}"
-    for gone in known.discarded:
+    for choice in status.discarded:
         yield (
             "discarded",
-            f"{gone.snapshot_date}, landing {gone.landing}: {gone.reason}. To put it back: {gone.command}",
+            f"{choice.snapshot_date}, landing {choice.landing}: {choice.reason}. To put it back: {choice.command}",
         )
-    for text in known.unproven:
+    for text in status.unproven:
         yield "UNPROVEN", f"{text}."
     yield "history", f"{count_of(days.count, 'day')}, {days.first} to {days.last}" if days.count else "no days yet"
     if expired.count:
         lost = "their raw bodies and snapshots were deleted, and a rebuild that would lose them is refused"
         yield "", f"of these {expired.count} ({expired.first} to {expired.last}) are only in the history: {lost}"
-    if (file := known.pseudonymous) is not None:
+    if (file := status.pseudonymous) is not None:
         behind = f"does NOT match the published file, but is up to {file.newest_day or 'no day'}"
         ahead = f"the next sync {'makes it again' if file.is_wanted else 'removes it'}"
         matches = file.is_wanted and file.is_current
         yield "codes", f"{PSEUDONYMOUS} {'matches the published file' if matches else f'{behind}: {ahead}'}"
-    yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in known.sizes.items())
+    yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in status.sizes.items())
 
 
 @app.command(rich_help_panel=Panel.ASK)
@@ -318,7 +321,7 @@ def find(
     rollbook = open_rollbook(demo=demo)
     file = rollbook.listener(Pseudonymous)
     release = file.codes.load()
-    student = next((s for s, known in release.codes.items() if known == code), None) if release else None
+    student = next((s for s, assigned in release.codes.items() if assigned == code), None) if release else None
     if student is None:
         since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
         raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
@@ -409,17 +412,17 @@ def erase(
         )
         return
 
-    def confirm(found: Holdings) -> bool:
-        log.note(root, "erase", students=int(found.anything))
+    def confirm(holdings: Holdings) -> bool:
+        log.note(root, "erase", students=int(holdings.anything))
         if not yes:
-            _show(found, "Will be erased")
+            _show(holdings, "Will be erased")
         return yes or confirmed("This cannot be undone. Go on?")
 
     with progress() as rollbook.progress:
         if dry_run:
-            found = erasure.holdings(rollbook, student)
-            log.note(root, "erase --dry-run", students=int(found.anything))
-            _show(found, "Would be erased")
+            holdings = erasure.holdings(rollbook, student)
+            log.note(root, "erase --dry-run", students=int(holdings.anything))
+            _show(holdings, "Would be erased")
             return
         certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
     out.print(Markdown(certificate.text))
@@ -433,18 +436,18 @@ def erase(
         )
 
 
-def _show(found: Holdings, title: str) -> None:
+def _show(holdings: Holdings, title: str) -> None:
     """Print what is to be erased."""
     from rollbook.privacy.erasure import LABELS
 
-    if found.anything:
-        rows = ((label, found.counts[key]) for key, label in LABELS.items() if found.counts.get(key))
+    if holdings.anything:
+        rows = ((label, holdings.counts[key]) for key, label in LABELS.items() if holdings.counts.get(key))
         out.print(table(title, ("what", "count"), rows))
     else:
         out.print("Nothing here is about this student. An erasure still drops the student from all future syncs.")
-    if found.exports:
+    if holdings.exports:
         out.print("These exports may hold the student and would be deleted; move away what you must keep:")
-        out.print("\n".join(f"  {safe(path.name)}" for path in found.exports))
+        out.print("\n".join(f"  {safe(path.name)}" for path in holdings.exports))
 
 
 @app.command(rich_help_panel=Panel.PRIVACY)
@@ -472,15 +475,15 @@ def subject(
     warehouse, target = warehouse_path(demo=demo), target.expanduser()
     check_out(target, replace=replace)
     with machine_errors(warehouse), progress() as show:
-        found = gather(
+        access = gather(
             warehouse, student, lambda done, total: show("landings", done, total), earlier_person=earlier_person
         )
     log.note(warehouse, "subject", students=1)
     with machine_errors(target.parent):
-        write(found, target, replace=replace)
-    rows = sum(len(section.rows) for section in found.sections)
+        write(access, target, replace=replace)
+    rows = sum(len(section.rows) for section in access.sections)
     out.print(f"Wrote {count_of(rows, 'row')} about the student to {safe(str(target))}.")
-    for remark in found.remarks:
+    for remark in access.remarks:
         out.print(f"- {remark}")
 
 
@@ -495,7 +498,7 @@ def access(
     Queries are logged without their values, so that the log does not become a list of which students were looked up.
     Tools that open the published file directly are not logged. Only the warehouse's owner may read the log.
     """
-    found, unreadable = log.entries(warehouse_path(demo=demo), since)
+    entries, unreadable = log.entries(warehouse_path(demo=demo), since)
     listed = (
         (
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
@@ -504,10 +507,10 @@ def access(
             "unknown" if entry.students is None else f"{entry.students:,}",
             entry.what,
         )
-        for entry in found[-rows:]
+        for entry in entries[-rows:]
     )
     out.print(table("", ("when (UTC)", "who", "what", "students", "question"), listed))
-    if len(found) > rows:
-        err.print(f"There are {len(found) - rows:,} older ones: raise --rows.")
+    if len(entries) > rows:
+        err.print(f"There are {len(entries) - rows:,} older ones: raise --rows.")
     if unreadable:
         err.print(f"[yellow]Warning:[/] {count_of(unreadable, 'line')} of the log could not be read.")

@@ -92,9 +92,9 @@ def sync(
     fleet = open_fleet(only, jobs)
     with stopping_on_signals(130), progress() as show:
         done, number = count(1), len(fleet.institutions)
-        found = fleet.sync(day, fresh=fresh, done=lambda *_: show("institutions", next(done), number))
-    _print_outcomes(found)
-    counts = Counter(outcome.kind for outcome in found.values())
+        outcomes = fleet.sync(day, fresh=fresh, done=lambda *_: show("institutions", next(done), number))
+    _print_outcomes(outcomes)
+    counts = Counter(outcome.kind for outcome in outcomes.values())
     raise typer.Exit(1 if counts["failed"] else 3 if counts["held"] else 0)  # type: ignore[index]
 
 
@@ -115,13 +115,13 @@ def status(
     """
     from rollbook.fleet.nights import load_overview, write_prometheus
 
-    known = load_overview(open_fleet(only))
+    status = load_overview(open_fleet(only))
     if prometheus is not None:
-        write_prometheus(prometheus, known)
+        write_prometheus(prometheus, status)
     if as_json:
-        print_json(known)
+        print_json(status)
     elif prometheus is None:
-        _print_status(known)
+        _print_status(status)
 
 
 @fleet_app.command()
@@ -177,8 +177,8 @@ def add(
         raise ArgumentError("Say where the key is: either --key-env VAR or --key-file FILE")
     where = {"env": key_env} if key_file is None else {"file": str(Path.cwd() / key_file.expanduser())}
     values = {"base_url": base_url, "api_key": where} | ({"timezone": timezone} if timezone else {})
-    path, known = registry_path(), registry() if registry_path().exists() else None
-    if known is not None and name in known.institutions:
+    path, registered = registry_path(), registry() if registry_path().exists() else None
+    if registered is not None and name in registered.institutions:
         raise ArgumentError(f"{path.name} already has an institution {name}: edit its settings there")
     institutions.add(path, name, values, lambda aside: check_registry(aside, path.name, name))
     out.print(
@@ -214,15 +214,15 @@ def resume(name: Name) -> None:
 
 def fleet_registry() -> Registry:
     """The registry, with a note if empty. Raises SettingError if there is none."""
-    known = registry()
-    if known is None:
+    registered = registry()
+    if registered is None:
         raise SettingError(
             f"There is no {FILE} at the root, so there is no fleet: `rollbook fleet add --help` says how to make it;"
             " for one school, use the command without `fleet`"
         )
-    if not known.institutions:
-        err.print(f"[yellow]Note:[/] {known.path.name} lists no institution yet: see `rollbook fleet add --help`")
-    return known
+    if not registered.institutions:
+        err.print(f"[yellow]Note:[/] {registered.path.name} lists no institution yet: see `rollbook fleet add --help`")
+    return registered
 
 
 def names_of(only: str | None) -> tuple[str, ...]:
@@ -242,18 +242,18 @@ def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
     return Fleet(fleet_registry(), names_of(only), jobs)
 
 
-def _print_outcomes(found: Mapping[str, NightOutcome]) -> None:
+def _print_outcomes(outcomes: Mapping[str, NightOutcome]) -> None:
     """Print the outcome of each institution; of many, only where something needs attention."""
-    shown = {n: o for n, o in found.items() if len(found) <= LISTED or o.kind != "synced"}
+    shown = {n: o for n, o in outcomes.items() if len(outcomes) <= LISTED or o.kind != "synced"}
     for name, outcome in shown.items():
         refused = f", {count_of(outcome.rejected, 'record')} refused" if outcome.rejected else ""
         fetched = f"{outcome.day}: {received(outcome.received)}{refused}, in {outcome.seconds:.1f} s"
         why = outcome.message
         if outcome.kind == "synced" and not why:
-            why = fetched if outcome.asked else "was already synced, and not fetched again"
+            why = fetched if outcome.fetched else "was already synced, and not fetched again"
         _line(name, str(outcome.kind), why, max(map(len, shown)))
-    counts = Counter(str(outcome.kind) for outcome in found.values())
-    out.print(f"[bold]{_counted(counts)}[/] of {count_of(len(found), 'institution')}.")
+    counts = Counter(str(outcome.kind) for outcome in outcomes.values())
+    out.print(f"[bold]{_counted(counts)}[/] of {count_of(len(outcomes), 'institution')}.")
 
 
 def _line(name: str, mark: str, says: str, width: int) -> None:
@@ -264,8 +264,8 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[kind]:,} {kind}" for kind in MARKS if counts.get(kind)) or "none"
 
 
-def _print_status(known: FleetStatus) -> None:
-    shown = [s for s in known.institutions if len(known.institutions) <= LISTED or not s.is_fine]
+def _print_status(status: FleetStatus) -> None:
+    shown = [s for s in status.institutions if len(status.institutions) <= LISTED or not s.is_fine]
     rows = []
     for s in shown:
         last = s.last and (sum(s.last.received.values()), s.last.requests, s.last.seconds)
@@ -275,7 +275,7 @@ def _print_status(known: FleetStatus) -> None:
     for s in shown:
         if s.why:
             _line(s.institution, s.shown, s.why, max(len(s.institution) for s in shown))
-    out.print(f"[bold]{_counted(known.counts)}[/] of {count_of(len(known.institutions), 'institution')}.")
+    out.print(f"[bold]{_counted(status.counts)}[/] of {count_of(len(status.institutions), 'institution')}.")
 
 
 Pseudonymous = Annotated[
@@ -311,9 +311,9 @@ def build(engine: EngineOption = None) -> None:
 def build_again() -> None:
     """Build removed files again; a failure is only a warning."""
     try:
-        known = registry()
-        if known is not None:
-            _build(known)
+        registered = registry()
+        if registered is not None:
+            _build(registered)
     except RollbookError as error:
         err.print(f"[yellow]Warning:[/] {FLEET_FILE} was not built again: {safe(error.message)}")
 
@@ -384,22 +384,22 @@ def report(
     out.print(f"Wrote {safe(str(out_file))}.")
 
 
-def _build(known: Registry, engine: str | None = None) -> bool:
+def _build(registered: Registry, engine: str | None = None) -> bool:
     """Build the files, and say what was built and what was not; returns whether nothing was left out."""
     from rollbook.fleet.build import MAKES_NONE
     from rollbook.fleet.build import build as build_files
 
-    built = build_files(fleet_folder(), known, engine=engine or for_all().fleet_engine)
+    built = build_files(fleet_folder(), registered, engine=engine or for_all().fleet_engine)
     warnings = []
     both = {FLEET_FILE: built} | ({FLEET_PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
-    for file, found in both.items():
+    for file, result in both.items():
         out.print(
-            f"[bold green]Built.[/] {file} holds {count_of(found.institutions, 'institution')} and"
-            f" {count_of(found.students, 'student')}, up to {found.newest_day}."
+            f"[bold green]Built.[/] {file} holds {count_of(result.institutions, 'institution')} and"
+            f" {count_of(result.students, 'student')}, up to {result.newest_day}."
         )
-        if none := [name for name, why in found.left_out.items() if why == MAKES_NONE]:
+        if none := [name for name, why in result.left_out.items() if why == MAKES_NONE]:
             out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
-        warnings += [f"{name} was left out: {why}" for name, why in found.left_out.items() if name not in none]
+        warnings += [f"{name} was left out: {why}" for name, why in result.left_out.items() if name not in none]
     if built.failed:
         warnings.append(f"{FLEET_PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
     for warning in warnings:
@@ -437,12 +437,12 @@ def rebuild(
     """
     from rollbook.fleet import build as building
 
-    asked = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
+    arguments = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:
-        _show(*building.verify(*asked))
+        _show(*building.verify(*arguments))
         return
     failed = []
-    for name, done in building.rebuild(*asked, yes=yes):
+    for name, done in building.rebuild(*arguments, yes=yes):
         if done.error:
             failed.append(done.exit_code)
             err.print(f"[bold red]Not rebuilt:[/] {safe(name)}: {safe(done.error)}")

@@ -181,16 +181,16 @@ def _print_preview(rollbook: Rollbook) -> None:
     """Print what a sync would do now."""
     from rollbook.operations.diff import diff
 
-    found = diff(rollbook)
+    differences = diff(rollbook)
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
-    title = titles.get(found.outcome, "[bold red]Would fail[/]")
-    out.print(f"{title}: {found.manifest.snapshot_date}, {received(found.manifest.received)}.")
-    if found.reason:
-        out.print(f"{'But' if found.outcome == 'synced' else 'Why'}: {safe(found.reason)}.")
-    for name, count in (found.rejected or {}).items():
+    title = titles.get(differences.outcome, "[bold red]Would fail[/]")
+    out.print(f"{title}: {differences.manifest.snapshot_date}, {received(differences.manifest.received)}.")
+    if differences.reason:
+        out.print(f"{'But' if differences.outcome == 'synced' else 'Why'}: {safe(differences.reason)}.")
+    for name, count in (differences.rejected or {}).items():
         out.print(f"{count_of(count, 'record')} of {name} would be refused.")
-    if found.counts:
-        print_counts(found.counts, nothing="No current row would change.")
+    if differences.counts:
+        print_counts(differences.counts, nothing="No current row would change.")
     out.print("Nothing was written.")
 
 
@@ -205,10 +205,10 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     from rollbook.night import past
 
     rollbook = open_rollbook(demo=demo)
-    asked, institution = past.days_between(first, last), rollbook.settings.institution
+    chosen, institution = past.days_between(first, last), rollbook.settings.institution
     begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
     if begin > last:
-        raise NothingLandedError(". ".join(past.backfilled(rollbook, asked, {}).skipped.values()), asked)
+        raise NothingLandedError(". ".join(past.backfilled(rollbook, chosen, {}).skipped.values()), chosen)
     days = rollbook.partition(begin), rollbook.partition(last)
     try:
         run_job(*days, institution=institution, confirm=yes)
@@ -216,7 +216,7 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
         if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
             raise
         run_job(*days, institution=institution, confirm=True)
-    _print_backfill(past.backfilled(rollbook, asked, rollbook.lake.days()))
+    _print_backfill(past.backfilled(rollbook, chosen, rollbook.lake.days()))
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -300,9 +300,9 @@ def discard(
         return
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
-    gone = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
+    discarded = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
     out.print(
-        f"[bold green]Discarded[/] landing {gone.landing} of {day}. `rollbook discard {day} --undo` puts it back."
+        f"[bold green]Discarded[/] landing {discarded.landing} of {day}. `rollbook discard {day} --undo` puts it back."
     )
 
 
@@ -321,7 +321,7 @@ def restore(
 
     rollbook = open_rollbook()
     published = rollbook.warehouse.published
-    kept = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
+    versions = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
     if which is None:
         rows = (
             (
@@ -331,15 +331,15 @@ def restore(
                 f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
                 f"{path.stat().st_size / 1e6:.1f}",
             )
-            for number, path in ({"now": published} | kept).items()
+            for number, path in ({"now": published} | versions).items()
             if path.exists()
         )
         out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
         out.print("To restore one: `rollbook restore NUMBER`.")
         return
-    chosen = next((path for number, path in kept.items() if which in (number, path.stem, path.name)), None)
+    chosen = next((path for number, path in versions.items() if which in (number, path.stem, path.name)), None)
     if chosen is None:
-        advice = f"choose 1 to {len(kept)}, as `rollbook restore` lists them" if kept else "none is kept yet"
+        advice = f"choose 1 to {len(versions)}, as `rollbook restore` lists them" if versions else "none is kept yet"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     republish(rollbook, chosen)
     out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")

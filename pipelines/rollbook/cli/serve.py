@@ -213,7 +213,9 @@ def explore(
 
 
 def listening(host: str, port: int, command: str) -> socket.socket:
-    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another `--port`."""
+    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another
+    `--port`.
+    """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -284,8 +286,8 @@ def demo(
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
         os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
-        known = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
-        editable.ensure(rollbook.warehouse.root, known=known)
+        terms = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
+        editable.ensure(rollbook.warehouse.root, terms=terms)
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
         for day in played:
             sandbox.day = day

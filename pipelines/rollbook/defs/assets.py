@@ -135,7 +135,7 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
             yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
         # Dagster shows a check without a result as failed, so check the file that readers still have.
-        broken = error.found if isinstance(error, CheckError) else {}
+        broken = error.findings if isinstance(error, CheckError) else {}
         with suppress(RollbookError, OSError):
             yield from results(context, {"": look(rollbook, days, broken)})
         raise

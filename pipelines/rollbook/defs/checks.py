@@ -64,11 +64,11 @@ def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence
     due, late_by = freshness(rollbook, rollbook.newest(), rollbook.warehouse.shown())
     of_the_file = {name: "; ".join((broken or {}).get(name, ())) for name in RULES}
     of_the_file |= {"nothing_held": ", ".join(waiting), IS_FRESH: "" if late_by is None else not_synced(due)}
-    found: dict[tuple[dg.AssetCheckKey, str | None], str | int] = {
+    results: dict[tuple[dg.AssetCheckKey, str | None], str | int] = {
         (dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name), None): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published)
     }
-    found |= {(dg.AssetCheckKey(PUBLISHED, name), None): says for name, says in of_the_file.items()}
+    results |= {(dg.AssetCheckKey(PUBLISHED, name), None): says for name, says in of_the_file.items()}
     for day in days:
         # The last landing that counts; on a day that has none, the one that failed or is held.
         for name, m in product(WALKED, (rollbook.landings.counted(day) or rollbook.raw.manifests(day))[-1:]):
@@ -80,8 +80,8 @@ def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence
                 "none_refused": count_of(m.rejected[name], "record") if m.rejected.get(name) else "",
                 "no_unknown_fields": ", ".join(unknown),
             }
-            found |= {(dg.AssetCheckKey(dg.AssetKey(["raw", name]), c), str(day)): f for c, f in of_the_day.items()}
-    return found
+            results |= {(dg.AssetCheckKey(dg.AssetKey(["raw", name]), c), str(day)): f for c, f in of_the_day.items()}
+    return results
 
 
 def results(context: dg.AssetExecutionContext, of: Mapping[str, Found]) -> Iterator[dg.AssetCheckEvaluation]:
@@ -91,24 +91,24 @@ def results(context: dg.AssetExecutionContext, of: Mapping[str, Found]) -> Itera
     `AssetCheckResult` does so, too, but has no day. The name imported for it is private; 1.13.0 has it, and 1.13.27.
     """
     for check, day in dict.fromkeys(chain.from_iterable(of.values())):
-        found = {name: seen[check, day] for name, seen in of.items() if (check, day) in seen}
-        told = {name: count_of(f, "row") if isinstance(f, int) else f for name, f in found.items() if f}
-        metadata: dict[str, str | int] = {"institutions": listed([*found])} if any(found) else {}
-        if told:
-            metadata["found"] = listed([f"{name} ({says})" if name else says for name, says in told.items()])
-        if rows := [f for f in found.values() if isinstance(f, int)]:
+        problems = {name: seen[check, day] for name, seen in of.items() if (check, day) in seen}
+        counts = {name: count_of(f, "row") if isinstance(f, int) else f for name, f in problems.items() if f}
+        metadata: dict[str, str | int] = {"institutions": listed([*problems])} if any(problems) else {}
+        if counts:
+            metadata["found"] = listed([f"{name} ({says})" if name else says for name, says in counts.items()])
+        if rows := [f for f in problems.values() if isinstance(f, int)]:
             metadata["how many"] = sum(rows)  # the UI plots it
         target = None
         if day is not None:
             filters = dg.AssetRecordsFilter(check.asset_key, asset_partitions=[day])
-            for made in context.instance.fetch_materializations(filters, limit=1).records:
+            for event in context.instance.fetch_materializations(filters, limit=1).records:
                 target = AssetCheckEvaluationTargetMaterializationData(
-                    storage_id=made.storage_id, run_id=made.run_id, timestamp=made.timestamp
+                    storage_id=event.storage_id, run_id=event.run_id, timestamp=event.timestamp
                 )
         yield dg.AssetCheckEvaluation(
             asset_key=check.asset_key,
             check_name=check.name,
-            passed=not told,
+            passed=not counts,
             severity=dg.AssetCheckSeverity.ERROR if check.name in (IS_FRESH, *RULES) else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
             partition=day,

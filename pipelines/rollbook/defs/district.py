@@ -76,17 +76,17 @@ def _sync_alone(
 ) -> night.Events:
     """Sync one institution here, and record its outcome. It does not materialize the district's partition."""
     _keep_key_of(name)
-    book = assemble(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
+    rollbook = assemble(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
     failure: RollbookError | None = None
     try:
-        for _ in night.stages(context, options, book, days, is_sync=True):
+        for _ in night.stages(context, options, rollbook, days, is_sync=True):
             pass
-        outcome = outcome_of(book.landings.counted(days[0])[-1])
+        outcome = outcome_of(rollbook.landings.counted(days[0])[-1])
     except RollbookError as error:
         failure = error
         outcome = NightOutcome(
             kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
-            at=book.clock(),
+            at=rollbook.clock(),
             day=days[0],
             message=error.message,
             refused=isinstance(error, KeyRefusedError),
@@ -101,8 +101,8 @@ def _sync_alone(
 
 def _keep_key_of(name: str) -> None:
     """Remove all other institutions' keys from this process's environment: a run inherits every key from Dagster."""
-    if (known := settings.registry()) is not None:
-        for variable in known.variables("api_key") - known[name].variables("api_key"):
+    if (registry := settings.registry()) is not None:
+        for variable in registry.variables("api_key") - registry[name].variables("api_key"):
             os.environ.pop(variable, None)
 
 
@@ -126,11 +126,11 @@ def _checked(
     context: dg.AssetExecutionContext, names: Iterable[str], days: Sequence[date]
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the checks over all of these institutions that have published."""
-    found = {}
+    days_of = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            found[name] = checks.look(assemble(settings.load(fetches=False, institution=name)), days)
-    return checks.results(context, found)
+            days_of[name] = checks.look(assemble(settings.load(fetches=False, institution=name)), days)
+    return checks.results(context, days_of)
 
 
 def _raise_if_bad(ended: Ended) -> None:
@@ -141,8 +141,8 @@ def _raise_if_bad(ended: Ended) -> None:
     if not bad:
         return
     kinds = {kind: [name for name in bad if bad[name].kind is kind] for kind in (NightKind.FAILED, NightKind.HELD)}
-    told = ", ".join(f"{kind}: {listed(names)}" for kind, names in kinds.items() if names)
-    says = f"{count_of(len(bad), 'institution')} of {len(ended)} {told}. The table says why; to repeat only these,"
+    summary = ", ".join(f"{kind}: {listed(names)}" for kind, names in kinds.items() if names)
+    says = f"{count_of(len(bad), 'institution')} of {len(ended)} {summary}. The table says why; to repeat only these,"
     says = f"{says} re-execute this run" if len(ended) > 1 else "".join(outcome.message for outcome in bad.values())
     lines = ["| institution | outcome | says |", "|---|---|---|"]
     lines += [f"| {name} | {outcome.kind} | {markdown(outcome.message)} |" for name, outcome in bad.items()]

@@ -66,9 +66,9 @@ def refused(body: bytes) -> bool:
     """
     try:
         read = json.loads(body)
-        asked = read if isinstance(read, list) else [read]
-        queries = [each["query"] for each in asked if "query" in each]
-        without = [{**each, "query": ""} for each in asked]
+        operations = read if isinstance(read, list) else [read]
+        queries = [each["query"] for each in operations if "query" in each]
+        without = [{**each, "query": ""} for each in operations]
         return _holds(without, set()) or any(_holds(parse(text).to_dict(), set(), of_query=True) for text in queries)
     except (ValueError, TypeError, GraphQLError):
         return False  # Dagster cannot read it either

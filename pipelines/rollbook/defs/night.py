@@ -209,7 +209,7 @@ def made(
     return dg.AssetMaterialization(key, partition=str(day), metadata=metadata, tags=tags)
 
 
-def _skipped(context: dg.AssetExecutionContext, done: Backfilled, asked: int) -> Events:
+def _skipped(context: dg.AssetExecutionContext, done: Backfilled, number: int) -> Events:
     """Say which days of a backfill are skipped, and why: in its run's log and tags, and on each asset.
 
     Dagster has no status for a skipped day. On an asset's page such a day stays "missing"; the UI's backfill page
@@ -219,12 +219,12 @@ def _skipped(context: dg.AssetExecutionContext, done: Backfilled, asked: int) ->
     before tonight.
     """
     if done.skipped or SKIPPED_TAG in context.run.tags:  # a re-executed run starts with the tags of the first run
-        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: skipped_days(done.why, asked)})
+        context.instance.add_run_tags(context.run.run_id, {SKIPPED_TAG: skipped_days(done.why, number)})
     for day, reason in done.skipped.items():
         context.log.warning(reason)
         for spec in context.assets_def.specs:
             yield dg.AssetObservation(spec.key, partition=str(day), metadata={"skipped": reason})
-    if len(done.skipped) == asked:
+    if len(done.skipped) == number:
         raise NothingLandedError("; ".join(done.skipped.values()), list(done.skipped))
 
 

@@ -81,9 +81,9 @@ def failure_reason(instance: dg.DagsterInstance, run_id: str) -> tuple[str, int]
     look = f"Its log is in the UI (run {run_id})"
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         failure = entry.get_dagster_event().step_failure_data
-        known = failure.user_failure_data
-        if known is not None and known.description:
-            return known.description, int(known.metadata["exit_code"].value)  # type: ignore[arg-type] # an integer
+        details = failure.user_failure_data
+        if details is not None and details.description:
+            return details.description, int(details.metadata["exit_code"].value)  # type: ignore[arg-type] # an integer
         error = failure.error.cause or failure.error if failure.error else None
         return unexpected_error((error.cls_name if error else None) or "unknown", look), RollbookError.exit_code
     killed = "It ended before it could say why: its process was killed, or could not start"

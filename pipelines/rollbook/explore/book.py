@@ -118,35 +118,35 @@ class Book:
     def read(self, query: str, **values: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """The column names and the rows of a query. A column `student_id` says whom it shows."""
         answer = self.con.execute(query, values)
-        columns, found = tuple(column[0] for column in answer.description or ()), answer.fetchall()
-        self.students = max(self.students or 0, students_in(columns, found) or 0)
-        return columns, found
+        columns, rows = tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        self.students = max(self.students or 0, students_in(columns, rows) or 0)
+        return columns, rows
 
     def rows(self, query: str, **values: Any) -> list[Row]:
         """The rows of a query, with their columns as attributes."""
-        columns, found = self.read(query, **values)
-        return [Row(**dict(zip(columns, row, strict=True))) for row in found]
+        columns, rows = self.read(query, **values)
+        return [Row(**dict(zip(columns, row, strict=True))) for row in rows]
 
     def listing(
-        self, asked: QueryParams, query: str, order: str = "", *, total: str = "COUNT(*) OVER ()", **values: Any
+        self, params: QueryParams, query: str, order: str = "", *, total: str = "COUNT(*) OVER ()", **values: Any
     ) -> Listing:
         """One page of the rows of a query, as the address asks: `page`, and `sort`, a column, descending with `desc`.
 
         `order` decides without `sort`, and between equal rows; `total` is the SQL of the number of all rows. Raises
         ArgumentError when there is no such column.
         """
-        sort, page = asked.get("sort", ""), max(number(asked, "page", 1), 1)
+        sort, page = params.get("sort", ""), max(number(params, "page", 1), 1)
         quoted = sort.replace('"', '""')
-        chosen = f'"{quoted}" {"DESC" if "desc" in asked else "ASC"} NULLS LAST' if sort else ""
+        chosen = f'"{quoted}" {"DESC" if "desc" in params else "ASC"} NULLS LAST' if sort else ""
         order = ", ".join(filter(None, (chosen, order)))
         by = f" ORDER BY {order}" if order else ""
         paged = f"SELECT *, {total} AS total FROM ({query}){by} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
         try:
-            columns, found = self.read(paged, **values)
+            columns, results = self.read(paged, **values)
         except duckdb.BinderException:
             raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
-        rows = [row[:-1] for row in found]
-        return Listing(columns[:-1], rows, found[0][-1] if found else 0, page, f"{query}{by}", values)
+        rows = [row[:-1] for row in results]
+        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{by}", values)
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
         """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.
@@ -154,10 +154,10 @@ class Book:
         The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
         """
         night = (self.published, self._version, *of)
-        known = _known.get(name)
-        if known is None or known[0] != night:
-            known = _known[name] = (night, make())
-        return known[1]
+        cached = _known.get(name)
+        if cached is None or cached[0] != night:
+            cached = _known[name] = (night, make())
+        return cached[1]
 
     def note(self, kind: str, what: str, students: int | None) -> None:
         """Write the view's line into the access log; before anything is shown. Raises MachineError, BusyError."""
@@ -206,9 +206,9 @@ class Book:
     def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
         """The answer of `rollbook why` about a row, or about one of its values. Raises ArgumentError."""
         with _LOCKING:
-            found = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
-        self.students = found.students
-        return found
+            record = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
+        self.students = record.students
+        return record
 
 
 class FleetBook(Book):
@@ -234,7 +234,7 @@ def is_figure(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def number(asked: QueryParams, name: str, default: int | None = None) -> Any:
+def number(params: QueryParams, name: str, default: int | None = None) -> Any:
     """A whole number from the address; the default without one."""
-    text = asked.get(name, "")
+    text = params.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 13 else default

@@ -65,45 +65,45 @@ def charts(days: Sequence[Row], *values: tuple[str, Any]) -> list[morning.Chart]
     return [morning.trend(days, [value]) for value in values] if len(days) > 1 else []
 
 
-def school(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
     """The morning page's figures and lists, each with a link to the rows."""
-    found = book.once("morning", lambda: morning.load_morning(book.con))
+    data = book.once("morning", lambda: morning.load_morning(book.con))
     return {
         "title": "School today",
-        "morning": found,
-        "verdict": morning.verdict(found),
-        "trouble": morning.trouble_of(found),
-        "sentence": morning.last_night(found, is_old=False),
-        "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(found)],
+        "morning": data,
+        "verdict": morning.verdict(data),
+        "trouble": morning.trouble_of(data),
+        "sentence": morning.last_night(data, is_old=False),
+        "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(data)],
         "flags": {words: flag for flag, words in morning.REASONS},
-        "charts": charts(found.trend, *morning.VALUES, STUDENTS),
+        "charts": charts(data.trend, *morning.VALUES, STUDENTS),
     }
 
 
-def watch(book: Book, asked: QueryParams) -> dict[str, Any]:
+def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     """The students to watch on a day: all, the new students or the former; by reason, class and text."""
-    day = _day(book, asked, "day", book.days[0])
-    show, flag, class_id = asked.get("show", "all"), asked.get("reason", ""), number(asked, "class")
+    day = _day(book, params, "day", book.days[0])
+    show, flag, class_id = params.get("show", "all"), params.get("reason", ""), number(params, "class")
     flags = dict(morning.REASONS)
     if show not in SHOWN or (flag and flag not in flags):
         raise ArgumentError("There is no such choice on this page")
-    is_download = "csv" in asked
+    is_download = "csv" in params
     about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
     rows_of_day = f"(FROM main.watch_daily WHERE snapshot_date = DATE '{day}')" if is_download else "watching"
     book.watching(day)
     listing = book.listing(
-        asked,
+        params,
         sql("watch", rows_of_day=rows_of_day, flag=flag, about=about),
         "severity DESC, student, student_id",
-        text=asked.get("text", "").strip(),
+        text=params.get("text", "").strip(),
         show=show,
         day=day,
         **{"class": class_id},
     )
     if not is_download:
         ids = [row[0] for row in listing.rows]
-        known = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
-        rows = [(*row, *known.get(row[0], (None, None))) for row in listing.rows]
+        facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
+        rows = [(*row, *facts.get(row[0], (None, None))) for row in listing.rows]
         listing = replace(listing, columns=(*listing.columns, "since", "classes"), rows=rows)
     of_class = book.rows("SELECT class_title FROM main.classes WHERE class_id = $id", id=class_id)
     return {
@@ -121,26 +121,26 @@ def watch(book: Book, asked: QueryParams) -> dict[str, Any]:
     }
 
 
-def classes(book: Book, asked: QueryParams) -> dict[str, Any]:
+def classes(book: Book, params: QueryParams) -> dict[str, Any]:
     """All classes, or the classes that match a text."""
     book.watching(book.days[0])
     order = "status, class, class_id"
-    listing = book.listing(asked, sql("classes"), order, text=asked.get("text", "").strip())
+    listing = book.listing(params, sql("classes"), order, text=params.get("text", "").strip())
     return {"title": "Classes", "listing": listing}
 
 
-def students(book: Book, asked: QueryParams) -> dict[str, Any]:
+def students(book: Book, params: QueryParams) -> dict[str, Any]:
     """All listed students, or the students that match a text, former students too."""
     order = '"left on" NULLS FIRST, student, student_id'
-    listing = book.listing(asked, sql("students"), order, text=asked.get("text", "").strip())
+    listing = book.listing(params, sql("students"), order, text=params.get("text", "").strip())
     return {"title": "Students", "listing": listing}
 
 
-def school_class(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:
+def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
     """A class: the facts, the place in the course, the trend and the students."""
     book.watching(book.days[0])
-    found = book.rows(sql("class", metric=metrics.SQL), class_id=key)
-    if not found:
+    records = book.rows(sql("class", metric=metrics.SQL), class_id=key)
+    if not records:
         raise ArgumentError("This class is not listed: it may have closed. Find another one")
     trend = book.rows(
         f"""
@@ -153,19 +153,19 @@ def school_class(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:
     )
     order = '"completion in all classes, %" NULLS LAST, student, student_id'
     return {
-        "title": found[0].class_title,
-        "found": found[0],
+        "title": records[0].class_title,
+        "found": records[0],
         "key": key,
         "compared": _compared(book, trend),
         "charts": charts(trend, COMPLETION, SCORE, STUDENTS),
-        "listing": book.listing(asked, sql("roster"), order, class_id=key, text=asked.get("text", "").strip()),
+        "listing": book.listing(params, sql("roster"), order, class_id=key, text=params.get("text", "").strip()),
     }
 
 
-def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
     """A student: whether to watch and why, the facts, the trend, the classes, and what changed last."""
-    found = book.rows(sql("student"), student_id=key)
-    if not found:
+    records = book.rows(sql("student"), student_id=key)
+    if not records:
         raise ArgumentError("This student is not known. Find another one")
     trend = book.rows(
         f"""
@@ -200,8 +200,8 @@ def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa
     )
     book.students = 1
     return {
-        "title": found[0].name,
-        "found": found[0],
+        "title": records[0].name,
+        "found": records[0],
         "reused_since": reused[0].since,
         "key": key,
         "compared": _compared(book, trend),
@@ -214,10 +214,10 @@ def student(book: Book, asked: QueryParams, key: int) -> dict[str, Any]:  # noqa
     }
 
 
-def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
+def compare(book: Book, params: QueryParams) -> dict[str, Any]:
     """Two dates, by default the newest and a week before: whose work differs, the school, what changed."""
     week = next((day for day in book.days if day <= book.days[0] - timedelta(days=7)), book.days[-1])
-    before, day = sorted((_day(book, asked, "from", week), _day(book, asked, "to", book.days[0])))
+    before, day = sorted((_day(book, params, "from", week), _day(book, params, "to", book.days[0])))
     values: dict[str, Any] = {"day": day, "before": before}
     measures = book.once(
         "measures",
@@ -233,7 +233,7 @@ def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
         *values.values(),
     )
     order = '"missing after" - "missing before" DESC NULLS LAST, "score after" - "score before", student, student_id'
-    text = asked.get("text", "").strip()
+    text = params.get("text", "").strip()
     return {
         "title": "Two dates",
         "days": book.days,
@@ -242,13 +242,13 @@ def compare(book: Book, asked: QueryParams) -> dict[str, Any]:
         "measures": (measures[0], measures[-1]),
         "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
         "records": RECORDS,
-        "listing": book.listing(asked, sql("compared_students"), order, text=text, **values),
+        "listing": book.listing(params, sql("compared_students"), order, text=text, **values),
     }
 
 
-def institutions(book: Book, asked: QueryParams) -> dict[str, Any]:
+def institutions(book: Book, params: QueryParams) -> dict[str, Any]:
     """The trend of all institutions together, or of each chosen institution; then a table with a row for each."""
-    chosen = asked.getlist("institution")
+    chosen = params.getlist("institution")
     measures = "snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score"
     last = f"ORDER BY snapshot_date DESC LIMIT {DAYS}"
     one = f"SELECT {measures} FROM main.institutions_daily WHERE institution = $name {last}"
@@ -261,27 +261,29 @@ def institutions(book: Book, asked: QueryParams) -> dict[str, Any]:
         "names": [row.institution for row in book.rows("SELECT institution FROM main.institutions ORDER BY 1")],
         "more": len(chosen) - MAX_DRAWN,
         "trends": {name: charts(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
-        "listing": book.listing(asked, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
+        "listing": book.listing(params, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
     }
 
 
-def tables(book: Book, asked: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+def tables(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
     """The tables and views."""
     return {"title": "Any table", "relations": book.relations}
 
 
-def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
-    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table with days."""
+def table(book: Book, params: QueryParams, name: str) -> dict[str, Any]:
+    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table
+    with days.
+    """
     relation = book.relations.get(name)
     if relation is None:
         raise ArgumentError("There is no such table or view")
     types = {column: kind for column, kind, _ in relation.columns}
     filters = [
         each
-        for each in zip(asked.getlist("column"), asked.getlist("comparison"), asked.getlist("value"), strict=False)
+        for each in zip(params.getlist("column"), params.getlist("comparison"), params.getlist("value"), strict=False)
         if each[0]
     ]
-    if not asked.getlist("column") and "snapshot_date" in types:
+    if not params.getlist("column") and "snapshot_date" in types:
         filters = [("snapshot_date", "is", str(book.days[0]))]
     if not {column for column, *_ in filters} <= types.keys() or not {c for _, c, _ in filters} <= COMPARISONS.keys():
         raise ArgumentError("This table has no such column or comparison")
@@ -292,7 +294,7 @@ def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
         source += f" {'AND' if n else 'WHERE'} {condition.format(column=column, type=types[column], value=f'value{n}')}"
         values |= {f"value{n}": value} if "{value}" in condition else {}
     total = f"(SELECT COUNT(*) FROM (SELECT 1 {source} LIMIT {COUNTED}))"
-    listing = book.listing(asked, f"SELECT * {source}", total=total, **values)
+    listing = book.listing(params, f"SELECT * {source}", total=total, **values)
     if "student_id" not in types:
         book.students = None
     return {
@@ -305,15 +307,15 @@ def table(book: Book, asked: QueryParams, name: str) -> dict[str, Any]:
     }
 
 
-def why(book: Book, asked: QueryParams) -> dict[str, Any]:
+def why(book: Book, params: QueryParams) -> dict[str, Any]:
     """Where a row, or a value of the row, comes from, on a day; with `show` names and the record as received."""
-    name, key, show = asked.get("table", ""), asked.get("key", ""), "show" in asked
-    day = _day(book, asked, "day", book.days[0])
-    found = book.trace(name, key, asked.get("column", ""), day, show=show)
+    name, key, show = params.get("table", ""), params.get("key", ""), "show" in params
+    day = _day(book, params, "day", book.days[0])
+    record = book.trace(name, key, params.get("column", ""), day, show=show)
     of, query = TABLES[name], "SELECT 1 FROM history.{0.name} WHERE {0.parent_key} = $id LIMIT 1"
     return {
         "title": f"Where does this come from? {RECORDS[name].capitalize()} {key}",
-        "found": found,
+        "found": record,
         "table": of,
         "key": key,
         "alike": [
@@ -327,9 +329,9 @@ def why(book: Book, asked: QueryParams) -> dict[str, Any]:
     }
 
 
-def _day(book: Book, asked: QueryParams, name: str, default: date) -> date:
+def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
     """A landed day from the address."""
-    text = asked.get(name)
+    text = params.get(name)
     day = next((day for day in book.days if str(day) == text), default)
     if text and str(day) != text:
         raise ArgumentError(f"Nothing was landed on this day: choose one from {book.days[-1]} to {book.days[0]}")

@@ -103,8 +103,8 @@ def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
 
 def app(token: str, port: int) -> Starlette:
     """The pages, for requests with the token."""
-    known = OF_ALL if is_of_all() else OF_ONE
-    menu = {path: name for path, (_, name) in known.items() if name}
+    pages = OF_ALL if is_of_all() else OF_ONE
+    menu = {path: name for path, (_, name) in pages.items() if name}
     cookie = f"rollbook-{port}"
 
     def view(page: Page, request: Request) -> Response:
@@ -130,7 +130,7 @@ def app(token: str, port: int) -> Starlette:
             status = 404 if isinstance(error, ArgumentError) else 503
             return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
 
-    return Starlette(routes=[Route(path, partial(view, page)) for path, (page, _) in known.items()])
+    return Starlette(routes=[Route(path, partial(view, page)) for path, (page, _) in pages.items()])
 
 
 def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
@@ -140,10 +140,10 @@ def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
         values = page(book, request.query_params, **request.path_params)
         what = values.get("what", page.__name__)
         if "csv" in request.query_params and "listing" in values:
-            made = book.csv(values["listing"], what)
+            content = book.csv(values["listing"], what)
             name = quote(f"{values['title']}.csv")
             headers = PRIVATE | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-            return StreamingResponse(iter(partial(made.read, 2**20), b""), media_type="text/csv", headers=headers)
+            return StreamingResponse(iter(partial(content.read, 2**20), b""), media_type="text/csv", headers=headers)
         book.note("explore", what, book.students)
         return _render(
             page.__name__,
@@ -164,10 +164,10 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    made = shared.environment("rollbook.explore", cell=cell, day=morning.long_date)
-    made.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
-    made.tests["day"] = lambda value: isinstance(value, date)
-    return made
+    templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date)
+    templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
+    templates.tests["day"] = lambda value: isinstance(value, date)
+    return templates
 
 
 def cell(value: object) -> str:
@@ -181,12 +181,12 @@ def cell(value: object) -> str:
 
 def rows_of(table: str, *filters: tuple[str, str, object], **more: object) -> str:
     """The address of a table's rows that match all filters: column, comparison and value."""
-    asked = [pair for each in filters for pair in zip(("column", "comparison", "value"), each, strict=True)]
-    return f"/table/{table}?{urlencode([*asked, *more.items()])}"
+    query = [pair for each in filters for pair in zip(("column", "comparison", "value"), each, strict=True)]
+    return f"/table/{table}?{urlencode([*query, *more.items()])}"
 
 
 def _address(request: Request, **changed: object) -> str:
     """The query of this page's address with other values; None removes one."""
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
-    asked = [*kept, *((name, value) for name, value in changed.items() if value is not None)]
-    return f"?{urlencode(asked)}" if asked else "?"
+    unchanged = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    query = [*unchanged, *((name, value) for name, value in changed.items() if value is not None)]
+    return f"?{urlencode(query)}" if query else "?"

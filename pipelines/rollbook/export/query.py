@@ -260,8 +260,8 @@ def _students(rows: duckdb.DuckDBPyRelation) -> int | None:
     if "student_id" not in named:
         return None
     key = "(institution, student_id)" if "institution" in named else "student_id"
-    found: list[tuple[int]] = rows.filter("student_id IS NOT NULL").aggregate(f"COUNT(DISTINCT {key})").fetchall()
-    return found[0][0]
+    counts: list[tuple[int]] = rows.filter("student_id IS NOT NULL").aggregate(f"COUNT(DISTINCT {key})").fetchall()
+    return counts[0][0]
 
 
 def disarmed(value: object) -> object:
@@ -331,13 +331,13 @@ def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
 
     # Row by row to disk, so that a roster of half a million rows needs little memory.
     options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
-    with xlsxwriter.Workbook(file, options) as book:
-        sheet = book.add_worksheet("rollbook")
-        heading, widths, formats = book.add_format({"bold": True, "bottom": 1}), [], []
+    with xlsxwriter.Workbook(file, options) as workbook:
+        sheet = workbook.add_worksheet("rollbook")
+        heading, widths, formats = workbook.add_format({"bold": True, "bottom": 1}), [], []
         for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
             least, form = COLUMNS.get(str(kind).partition(" ")[0], (10, "General"))
             widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
-            formats.append(book.add_format({"num_format": form}))
+            formats.append(workbook.add_format({"num_format": form}))
             sheet.set_column(column, column, None, formats[column])
             # `completion_rate` becomes "Completion rate".
             sheet.write_string(0, column, name[:1].upper() + name[1:].replace("_", " "), heading)

@@ -233,13 +233,13 @@ class Flattener:
             records.append(read.record)
         return records
 
-    def _reject(self, body: Landed, position: int, found: int | None, reason: str, raw: msgspec.Raw) -> None:
+    def _reject(self, body: Landed, position: int, ident: int | None, reason: str, raw: msgspec.Raw) -> None:
         self.seq += 1
         self.records += 1
         text = shortened(bytes(raw).decode(errors="replace"), MAX_RECORD_TEXT)
-        self.rejects.append(Reject(self.set_name, body.page, position, reason, text, found))
-        if found is not None:
-            self.rejected.append((found, self.seq))
+        self.rejects.append(Reject(self.set_name, body.page, position, reason, text, ident))
+        if ident is not None:
+            self.rejected.append((ident, self.seq))
 
     def _repeats(self, records: list[Any]) -> bool:
         """Whether a record lists the same key twice."""
@@ -276,12 +276,12 @@ class Flattener:
             return pa.table([sets, pa.array(ids, pa.int64()), *rest, pa.array(seqs, pa.int64())], schema=OBSERVED)
 
         rejected_ids, rejected_seqs = zip(*self.rejected, strict=True) if self.rejected else ((), ())
-        found = [rows("stated", ids, seqs), rows("rejected", rejected_ids, rejected_seqs)]
+        tables = [rows("stated", ids, seqs), rows("rejected", rejected_ids, rejected_seqs)]
         for table in self.tables:
             if table.may_be_unstated:
                 unstated = ~_present(records.at([table.field]))
-                found.append(rows("not_stated", ids[unstated], seqs[unstated], table.name))
-        return pa.concat_tables(found)
+                tables.append(rows("not_stated", ids[unstated], seqs[unstated], table.name))
+        return pa.concat_tables(tables)
 
 
 def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.Table:
@@ -289,7 +289,7 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
     rows = records
     if table.is_list:
         lists = records.at([table.field])
-        counts = [len(found) if found else 0 for found in lists]
+        counts = [len(entries) if entries else 0 for entries in lists]
         rows = _Objects(list(chain.from_iterable(filter(None, lists))))
         ids, seqs = np.repeat(ids, counts), np.repeat(seqs, counts)
     elif table.path:
@@ -307,7 +307,9 @@ def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.
 
 
 def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
-    """Return the values in the stored form: a value that can be written in several forms would else make versions (G6)."""
+    """Return the values in the stored form: a value that can be written in several forms would else make
+    versions (G6).
+    """
     if column.type == "VARCHAR":
         if not pc.all(pc.string_is_ascii(values)).as_py():
             values = pc.utf8_normalize(values, "NFC")
@@ -370,16 +372,16 @@ class Shape:
         self, content: bytes, oddities: Counter[str] | None = None, *, in_place: bool = False
     ) -> list[msgspec.Raw]:
         """Return the records of a page, each still as JSON; counts in `oddities` a page that JSON does not allow."""
-        made = readable(content, in_place=in_place)
-        if oddities is not None and made != content:
+        text = readable(content, in_place=in_place)
+        if oddities is not None and text != content:
             oddities["a page that JSON does not allow"] += 1
-        return decode_page(self._raw, made).data or []
+        return decode_page(self._raw, text).data or []
 
     def places(self, content: bytes) -> Iterator[tuple[int | None, slice]]:
         """Yield the id of each record of a page, and where the record is among the bytes as received."""
-        end, made = 0, readable(content, in_place=True)
+        end, text = 0, readable(content, in_place=True)
         for record in map(bytes, self.raws(content, in_place=True)):
-            start = made.find(record, end)
+            start = text.find(record, end)
             end = max(end, start + len(record))
             yield self.id_of(record), slice(start, end)
 

@@ -150,7 +150,7 @@ def _list(key: str, item: Any, node: Node, read: Read, path: str) -> list[dict[s
         if item is not None:
             read.refused.append((node.table, key, "not a list"))
         return None
-    before, kept = len(read.refused), dict[tuple[Any, ...], dict[str, Any]]()
+    before, unique = len(read.refused), dict[tuple[Any, ...], dict[str, Any]]()
     for entry in item:
         ident: tuple[Any, ...] = (None,)
         if isinstance(entry, dict):
@@ -161,12 +161,12 @@ def _list(key: str, item: Any, node: Node, read: Read, path: str) -> list[dict[s
             del read.refused[before:]
             read.refused.append((node.table, node.key[0], "an entry that cannot be read, so the list is not stated"))
             return None
-        if ident in kept and kept[ident] == entry:
+        if ident in unique and unique[ident] == entry:
             read.oddities["an entry twice"] += 1
-        elif ident in kept:
+        elif ident in unique:
             read.refused.append((node.table, node.key[0], CONFLICT))
-        kept[ident] = entry
-    return list(kept.values())
+        unique[ident] = entry
+    return list(unique.values())
 
 
 def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
@@ -180,28 +180,28 @@ def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
     return _READERS[column.type](column, item, oddities)
 
 
-def _number(found: _Number | None, item: Any, refusal: str, oddities: Counter[str]) -> _Number:
-    if found is None:
+def _number(value: _Number | None, item: Any, refusal: str, oddities: Counter[str]) -> _Number:
+    if value is None:
         raise _RefusedError(refusal)
     if isinstance(item, str):
         oddities["a number in quotes"] += 1
-    return found
+    return value
 
 
 def _integer(column: Column, item: Any, oddities: Counter[str]) -> int:
-    found = _number(as_integer(item), item, "not a whole number", oddities)
-    if not (1 <= found <= MAX_ID if column.id else abs(found) <= MAX_NUMBER):
+    value = _number(as_integer(item), item, "not a whole number", oddities)
+    if not (1 <= value <= MAX_ID if column.id else abs(value) <= MAX_NUMBER):
         raise _RefusedError("out of range")
-    return found
+    return value
 
 
 def _double(column: Column, item: Any, oddities: Counter[str]) -> float:
-    found = _number(as_number(item), item, "not a number", oddities)
-    if not abs(found) <= MAX_NUMBER:
+    value = _number(as_number(item), item, "not a number", oddities)
+    if not abs(value) <= MAX_NUMBER:
         raise _RefusedError("out of range")
-    if column.percent and found < 0:
+    if column.percent and value < 0:
         raise _RefusedError("negative")
-    return float(found)
+    return float(value)
 
 
 def _date(column: Column, item: Any, oddities: Counter[str]) -> date | None:  # noqa: ARG001 - a reader's signature
@@ -212,12 +212,12 @@ def _date(column: Column, item: Any, oddities: Counter[str]) -> date | None:  # 
         oddities["0000-00-00 for no date"] += 1
         return None
     try:
-        found = date.fromisoformat(match[1])
+        day = date.fromisoformat(match[1])
     except ValueError:
         raise _RefusedError("not a date") from None
     if item != match[1]:
         oddities["a timestamp for a date"] += 1
-    return found
+    return day
 
 
 def _text(column: Column, item: Any, oddities: Counter[str]) -> str:  # noqa: ARG001 - a reader's signature
@@ -234,11 +234,11 @@ def _text(column: Column, item: Any, oddities: Counter[str]) -> str:  # noqa: AR
 def _boolean(column: Column, item: Any, oddities: Counter[str]) -> bool:  # noqa: ARG001 - a reader's signature
     if type(item) is bool:
         return item
-    found = _TRUTH.get(item.strip().lower() if isinstance(item, str) else item) if type(item) in (int, str) else None
-    if found is None:
+    truth = _TRUTH.get(item.strip().lower() if isinstance(item, str) else item) if type(item) in (int, str) else None
+    if truth is None:
         raise _RefusedError("not true or false")
     oddities["0 or 1 for false or true"] += 1
-    return found
+    return truth
 
 
 _READERS: Mapping[str, Any] = {

@@ -156,9 +156,9 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
                 "No institution has published anything that could be combined: run `rollbook fleet sync` first"
             )
         newest = max((own["newest_day"] for own in given.values() if own["newest_day"]), default=None)
-        kept = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
+        columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
         rows = _described(registry, given, left_out, newest)
-        con.register("fresh", pa.table({c.name: [row.get(c.name) for row in rows] for c in kept}))
+        con.register("fresh", pa.table({c.name: [row.get(c.name) for row in rows] for c in columns}))
         con.execute(f"INSERT INTO {INSTITUTIONS.schema}.{INSTITUTIONS.name} BY NAME SELECT * FROM fresh")
         con.unregister("fresh")
         students = count(con, "SELECT COUNT(*) FROM main.students")
@@ -204,7 +204,7 @@ def _parts(file: FleetFile, sources: Mapping[str, Path | None], engine: str) -> 
     read is not in it.
     """
     files.folder(file.part("x").parent)
-    asked = {
+    texts = {
         name: msgspec.json.encode(
             {
                 "name": name,
@@ -217,9 +217,9 @@ def _parts(file: FleetFile, sources: Mapping[str, Path | None], engine: str) -> 
         for name, path in sources.items()
         if path is not None
     }
-    done = tasks.run(engine, make_part, asked) if asked else ()
+    done = tasks.run(engine, make_part, texts) if texts else ()
     about = {name: msgspec.json.decode(text, type=_About | None) for name, text in done}
-    return {name: msgspec.structs.asdict(found) for name, found in about.items() if found is not None}
+    return {name: msgspec.structs.asdict(each) for name, each in about.items() if each is not None}
 
 
 class _About(msgspec.Struct):
@@ -237,16 +237,16 @@ def make_part(text: str) -> str:
     """Copy an institution's tables and views into a file of their own: the task of an engine. Returns what its file
     says of itself, as JSON; null if it cannot be read.
     """
-    asked = msgspec.json.decode(text)
-    path, scratch = Path(asked["path"]), files.folder(Path(asked["scratch"]))
+    task = msgspec.json.decode(text)
+    path, scratch = Path(task["path"]), files.folder(Path(task["scratch"]))
     try:
-        with connect(Path(asked["part"]), scratch=scratch) as con:
-            views.create_tables(con, (contents.RELEASE,) if asked["pseudonymous"] else ())
+        with connect(Path(task["part"]), scratch=scratch) as con:
+            views.create_tables(con, (contents.RELEASE,) if task["pseudonymous"] else ())
             with _attached(con, scratch, path):
                 about = _about(con, path)
                 with transaction(con):
-                    for relation in relations(pseudonymous=asked["pseudonymous"]):
-                        con.execute(_rows(asked["name"], relation, pseudonymous=asked["pseudonymous"], is_part=False))
+                    for relation in relations(pseudonymous=task["pseudonymous"]):
+                        con.execute(_rows(task["name"], relation, pseudonymous=task["pseudonymous"], is_part=False))
     except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
         return "null"
     return msgspec.json.encode(about).decode()
@@ -302,18 +302,18 @@ def verify(
     SettingError for an unknown one, NothingLandedError when there is nothing to compare, BusyError while a build runs,
     and EngineError.
     """
-    compared, found, left_out = [], list[Difference](), dict[str, str]()
+    compared, differing, left_out = [], list[Difference](), dict[str, str]()
     for name, text in _tasks(fleet, registry, engine, only, tasks.recompute, left_out):
         done = msgspec.json.decode(text, type=tasks.Recomputed)
         if done.left_out:
             left_out[name] = done.left_out
         elif not done.is_empty:
             compared.append(name)
-            found += [Difference(name, table, *rows) for table, rows in done.differences.items()]
+            differing += [Difference(name, table, *rows) for table, rows in done.differences.items()]
     if not compared:
         reasons = "".join(f"; {name}: {why}" for name, why in left_out.items())
         raise NothingLandedError(f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first")
-    return tuple(compared), found, left_out
+    return tuple(compared), differing, left_out
 
 
 def rebuild(
@@ -341,15 +341,15 @@ def _tasks(
     **more: object,
 ) -> Iterator[tuple[str, str]]:
     """Do `work` for the institutions, and note those whose settings are wrong in `left_out`."""
-    file, asked = FleetFile(fleet), dict[str, str]()
+    file, texts = FleetFile(fleet), dict[str, str]()
     for name in [registry[name].name for name in only] or registry.institutions:
         try:
-            asked[name] = tasks.given(load(institution=name, fetches=False), **more)
+            texts[name] = tasks.given(load(institution=name, fetches=False), **more)
         except RollbookError as error:
             left_out[name] = error.message
     with machine_errors(file.root), file.building():
         file.sweep()
         try:
-            yield from tasks.run(engine, work, asked) if asked else ()
+            yield from tasks.run(engine, work, texts) if texts else ()
         finally:
             file.sweep()

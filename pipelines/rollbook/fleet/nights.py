@@ -230,22 +230,24 @@ class Fleet:
             files.folder(self.path / STATES)
         for says in settings.misspelt():
             log.warning("%s", says)
-        told = alerts_of(self.institutions, self.clock)
+        alerted = alerts_of(self.institutions, self.clock)
         if self.sends_alerts:
-            self._report_late(told)
+            self._report_late(alerted)
         why = {name: load_state(self.path, name).why_paused(name) for name in self.institutions}
-        found = {
-            n: NightOutcome(kind=NightKind.PAUSED, at=self.clock(), message=p, asked=False) for n, p in why.items() if p
+        outcomes = {
+            n: NightOutcome(kind=NightKind.PAUSED, at=self.clock(), message=p, fetched=False)
+            for n, p in why.items()
+            if p
         }
-        for name, outcome in found.items():
+        for name, outcome in outcomes.items():
             done(name, outcome)
-        syncing = [name for name in self.institutions if name not in found]
+        syncing = [name for name in self.institutions if name not in outcomes]
         for name, outcome in self._run(Sync, syncing, day=day, fresh=fresh):
-            found[name] = self._record(name, outcome, told.get(name))
-            done(name, found[name])
+            outcomes[name] = self._record(name, outcome, alerted.get(name))
+            done(name, outcomes[name])
         if self.sends_alerts:
-            alerts.deliver(told)
-        return {name: found[name] for name in self.institutions}
+            alerts.deliver(alerted)
+        return {name: outcomes[name] for name in self.institutions}
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
         """Rebuild the landed days of a range for each institution; yields each result at once. Needs no key."""
@@ -264,10 +266,10 @@ class Fleet:
 
         With `wait`, new messages wait, to be sent together.
         """
-        told = alerts_of(self.institutions, self.clock)
-        found = self._report_late(told)
-        alerts.deliver(told, wait=wait)
-        return found
+        alerted = alerts_of(self.institutions, self.clock)
+        late = self._report_late(alerted)
+        alerts.deliver(alerted, wait=wait)
+        return late
 
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
 
@@ -291,12 +293,12 @@ class Fleet:
             log.warning("%s: its outcome could not be noted (%s)", name, type(error).__name__)
         return outcome
 
-    def _report_late(self, told: Mapping[str, Alerts]) -> dict[str, datetime]:
+    def _report_late(self, alerted: Mapping[str, Alerts]) -> dict[str, datetime]:
         """Report each late night; returns the newly reported nights by institution. `alerts.deliver` sends the reports.
 
         A paused institution is not late.
         """
-        late = {name: own.report_late(partial(self._has_ended, name, own)) for name, own in told.items()}
+        late = {name: own.report_late(partial(self._has_ended, name, own)) for name, own in alerted.items()}
         return {name: night for name, night in late.items() if night is not None}
 
     def _has_ended(self, name: str, own: Alerts, since: datetime) -> bool:
@@ -362,7 +364,7 @@ class Fleet:
     def _killed(self, worker: _Worker, day: date | None) -> NightOutcome:
         """The outcome of an institution whose worker ended without a result."""
         code = worker.end()
-        how = {-known: known.name for known in signal.Signals}.get(code, f"exit code {code}")
+        how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
         message = f"Its process was ended from outside ({how}), perhaps for lack of memory"
         if worker.until <= time.monotonic():
             message = "It was not done in time, and was ended"
@@ -372,13 +374,13 @@ class Fleet:
 
 def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_now) -> dict[str, Alerts]:
     """The alerts of each institution that has an address to notify; without institutions whose settings are invalid."""
-    found = {}
+    own_alerts = {}
     for name in institutions:
         with suppress(RollbookError):
             own = Alerts(assemble(settings.load(fetches=False, institution=name)), clock=clock)
             if own.channels:
-                found[name] = own
-    return found
+                own_alerts[name] = own
+    return own_alerts
 
 
 # -- status ----------------------------------------------------------------------------------------------------
@@ -449,24 +451,24 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_overview(fleet: Fleet) -> FleetStatus:
     """Read each institution's status. One that cannot be read is shown as failed, with the reason."""
-    found = tuple(_look(fleet, name) for name in fleet.institutions)
-    return FleetStatus(counts=dict(Counter(status.shown for status in found)), institutions=found)
+    statuses = tuple(_look(fleet, name) for name in fleet.institutions)
+    return FleetStatus(counts=dict(Counter(status.shown for status in statuses)), institutions=statuses)
 
 
 def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     state = load_state(fleet.path, name)
-    known = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
+    status = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
-        book = assemble(settings.load(fetches=False, institution=name), clock=fleet.clock)
-        last, good, shown = last_sync(book.raw, state), book.newest(), book.warehouse.shown()
-        due, late_by = freshness(book, good, shown)
+        rollbook = assemble(settings.load(fetches=False, institution=name), clock=fleet.clock)
+        last, good, shown = last_sync(rollbook.raw, state), rollbook.newest(), rollbook.warehouse.shown()
+        due, late_by = freshness(rollbook, good, shown)
     except (RollbookError, OSError) as error:
         message = error.message if isinstance(error, RollbookError) else type(error).__name__
         return msgspec.structs.replace(
-            known, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message)
+            status, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message)
         )
     return msgspec.structs.replace(
-        known,
+        status,
         last=last,
         readers_see=max((day for day, _ in shown), default=None),
         synced_at=good.finished_at if good else None,
@@ -475,12 +477,12 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     )
 
 
-def write_prometheus(path: Path, known: FleetStatus) -> None:
+def write_prometheus(path: Path, overview: FleetStatus) -> None:
     """Write all metrics, each with a help text, atomically. Raises ArgumentError when the file cannot be written."""
     lines: list[str] = []
     for name, meaning, samples in _METRICS:
         lines += [f"# HELP rollbook_{name} {meaning}", f"# TYPE rollbook_{name} gauge"]
-        for status in known.institutions:
+        for status in overview.institutions:
             labelled = ((f'institution="{status.institution}"{more}', v) for more, v in samples(status).items())
             lines += [f"rollbook_{name}{{{labels}}} {value:.15g}" for labels, value in labelled if value is not None]
     try:

@@ -70,15 +70,15 @@ def sail() -> Iterator[SparkSession]:
         server.stop()
 
 
-def run(engine: str, work: Callable[[str], str], asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def run(engine: str, work: Callable[[str], str], texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Do `work` for each institution, as a task of its own; yields the name and the result of each.
 
     `engine` is `sail` or a Spark Connect address. The tasks need this package, and the warehouse under the same path.
     Raises EngineError.
     """
     with sail() if engine == SAIL else remote(engine) as session, _translate_errors(shown(engine)):
-        rows = pa.table({"name": list(asked), "text": list(asked.values())})
-        tasks = session.createDataFrame(rows).repartition(len(asked))
+        rows = pa.table({"name": list(texts), "text": list(texts.values())})
+        tasks = session.createDataFrame(rows).repartition(len(texts))
         for row in tasks.mapInArrow(partial(each, work), "name string, text string").collect():
             yield row["name"], row["text"]
 

@@ -49,13 +49,13 @@ class Rebuilt(msgspec.Struct):
     exit_code: int = 0
 
 
-def run(engine: str, work: Work, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def run(engine: str, work: Work, tasks: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Do `work` for each institution: here, one after the other, or as tasks of Spark. Yields the name and the result.
 
     `engine` is `duckdb`, `sail` or a Spark Connect address. Raises SettingError without its packages, and EngineError.
     """
     if engine == DUCKDB:
-        yield from ((name, work(text)) for name, text in asked.items())
+        yield from ((name, work(text)) for name, text in tasks.items())
         return
     try:
         from rollbook.fleet import spark
@@ -63,7 +63,7 @@ def run(engine: str, work: Work, asked: Mapping[str, str]) -> Iterator[tuple[str
         raise SettingError(
             f"The engine {engine} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
         ) from error
-    yield from spark.run(engine, work, asked)
+    yield from spark.run(engine, work, tasks)
 
 
 def each(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,10 +84,10 @@ def recompute(text: str) -> str:
     lock is held meanwhile; nothing is changed.
     """
     try:
-        found = _recompute(restored(msgspec.json.decode(text)["settings"]))
+        result = _recompute(restored(msgspec.json.decode(text)["settings"]))
     except RollbookError as error:
-        found = Recomputed(left_out=error.message)
-    return msgspec.json.encode(found).decode()
+        result = Recomputed(left_out=error.message)
+    return msgspec.json.encode(result).decode()
 
 
 def _recompute(settings: Settings) -> Recomputed:
@@ -111,22 +111,22 @@ def _recompute(settings: Settings) -> Recomputed:
 
 
 def _differences(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, int]]:
-    found = {}
+    numbers_of = {}
     for relation in schema.declared():
         if relation.schema == "ops" or relation in (THRESHOLDS, TERMS, VERSION):
             continue
         full = f"{relation.schema}.{relation.name}"
         mine, theirs = (f"SELECT {names(relation.columns)} FROM {of}{full}" for of in ("", "published."))
         if any(numbers := differences(con, mine, theirs)):
-            found[full.removeprefix("main.")] = numbers
-    return found
+            numbers_of[full.removeprefix("main.")] = numbers
+    return numbers_of
 
 
 def rebuild(text: str) -> str:
     """Rebuild an institution's warehouse from what was landed, as `rollbook rebuild` does, and publish it."""
-    asked = msgspec.json.decode(text)
+    task = msgspec.json.decode(text)
     try:
-        past.rebuild(assemble(restored(asked["settings"])), confirm=always if asked["yes"] else within_hold)
+        past.rebuild(assemble(restored(task["settings"])), confirm=always if task["yes"] else within_hold)
         done = Rebuilt()
     except RollbookError as error:
         done = Rebuilt(error.message, error.exit_code)

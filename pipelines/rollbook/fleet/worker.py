@@ -59,7 +59,7 @@ class NightKind(StrEnum):
 class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One night of one institution. `message` says what happened and what to do next; `at` is when it ended (UTC).
 
-    `received` counts records per set, `requests` the requests to the service; `asked` is false if the day was already
+    `received` counts records per set, `requests` the requests to the service; `fetched` is false if the day was already
     synced, so that nothing was fetched. `refused`: the service did not accept the key. Of a backfill, `days` were
     rebuilt, and `skipped` says why others were not.
     """
@@ -72,14 +72,14 @@ class NightOutcome(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     received: dict[str, int] = {}
     rejected: int = 0
-    asked: bool = True
+    fetched: bool = True
     refused: bool = False
     days: tuple[date, ...] = ()
     skipped: dict[date, str] = {}
 
 
-def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
-    """The outcome of a landing that was decided; `asked` is whether it was fetched just now."""
+def outcome_of(manifest: Manifest, *, fetched: bool = True) -> NightOutcome:
+    """The outcome of a landing that was decided; `fetched` is whether the sync asked the service just now."""
     ended = manifest.judged_at or manifest.finished_at
     return NightOutcome(
         kind=NightKind(manifest.verdict.outcome) if manifest.verdict else NightKind.FAILED,
@@ -87,10 +87,10 @@ def outcome_of(manifest: Manifest, *, asked: bool = True) -> NightOutcome:
         day=manifest.snapshot_date,
         message=manifest.reason,
         seconds=round((ended - manifest.started_at).total_seconds(), 3),
-        requests=manifest.requests if asked else 0,
+        requests=manifest.requests if fetched else 0,
         received=manifest.received,
         rejected=sum(manifest.rejected.values()),
-        asked=asked,
+        fetched=fetched,
     )
 
 
@@ -123,7 +123,7 @@ class Sync(Task, frozen=True, kw_only=True):
             if counted:
                 if blocked is not None:
                     raise blocked
-                done = outcome_of(counted[-1], asked=False)
+                done = outcome_of(counted[-1], fetched=False)
             else:
                 done = outcome_of(finish(rollbook, land(rollbook, day, fresh=self.fresh, blocked=blocked)).manifest)
         bound = rollbook.bound_to() if len(rollbook.raw.days()) == 1 else None

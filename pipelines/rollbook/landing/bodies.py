@@ -109,14 +109,14 @@ class LandingFolder:
         For a walked set these are the pages of the counted walks, then the pages of searches that found a record (a
         search that found nothing is kept as evidence, but states nothing). Raises DamagedError.
         """
-        walk, found = self.manifest.walk(set_name), self.manifest.found(set_name)
+        walk, by_search = self.manifest.walk(set_name), self.manifest.found(set_name)
         return [
             body
             for body in self.pages()
             if body.set == set_name
             and kind in (None, body.kind)
             and (body.kind != "walk" or (walk is not None and body.walk in walk.counted))
-            and (body.kind != "search" or body.sought in found)
+            and (body.kind != "search" or body.sought in by_search)
         ]
 
     def contents(self, pages: Iterable[Body]) -> Iterator[tuple[Body, bytes]]:
@@ -145,8 +145,8 @@ class LandingFolder:
 
 def landed(body: Received, content: bytes) -> Landed:
     """Return a body as flattening takes it; the bodies with one record with unreadable text replaced."""
-    made = _READABLE[body.kind](content) if body.kind in _READABLE else content
-    return Landed(body.set, body.kind, body.page, made, body.sought, body.received_at)
+    text = _READABLE[body.kind](content) if body.kind in _READABLE else content
+    return Landed(body.set, body.kind, body.page, text, body.sought, body.received_at)
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -85,12 +85,12 @@ class LegalHold(msgspec.Struct, frozen=True, kw_only=True):
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """The erasure in progress. No name is held: the student is the last in `RegisterContent.erased`.
 
-    `found` counts the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
+    `counts` has the places that held the student before the erasure; `home` is Dagster's folder, if there is one.
     """
 
     reason: str
     began_at: datetime
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     home: str = ""
 
 
@@ -126,10 +126,10 @@ class Matcher:
         if not self._names:
             return False
         try:
-            found = _NAMES.decode(record)
+            named = _NAMES.decode(record)
         except UNREADABLE:
             return False
-        values = ((field, getattr(found, field)) for field in SETS[STUDENTS].names)
+        values = ((field, getattr(named, field)) for field in SETS[STUDENTS].names)
         return any(isinstance(v, str) and name_hash(self.key, f, v) in self._names for f, v in values)
 
 
@@ -162,8 +162,8 @@ class ErasureRegister:
 
     def begun(self) -> RegisterContent:
         """Return the content with a key, which is created for the first publish, erasure or hold."""
-        found = self.read()
-        return found if found.key else msgspec.structs.replace(found, key=secrets.token_hex(32))
+        register = self.read()
+        return register if register.key else msgspec.structs.replace(register, key=secrets.token_hex(32))
 
     @property
     def count(self) -> int:
@@ -176,9 +176,11 @@ class ErasureRegister:
         For what reflects only so many erasures, such as a landing from a backup, also of students who were erased since
         and readmitted: a record with such an id is theirs, not the new person's.
         """
-        found = self.read()
-        entries = (e for n, e in enumerate(found.erased) if e.is_kept_out or (reflected is not None and n >= reflected))
-        return Matcher(bytes.fromhex(found.key), entries)
+        register = self.read()
+        entries = (
+            e for n, e in enumerate(register.erased) if e.is_kept_out or (reflected is not None and n >= reflected)
+        )
+        return Matcher(bytes.fromhex(register.key), entries)
 
     def check(self, erasures: int) -> None:
         """Raise DamagedError if a landing reflects more `erasures` than are recorded."""
@@ -194,10 +196,10 @@ class Gate:
     student's email or reference id.
     """
 
-    def __init__(self, gone: Matcher) -> None:
+    def __init__(self, erased: Matcher) -> None:
         self.taken: list[tuple[Received, int]] = []
         self.recognised = 0
-        self._gone = gone
+        self._gone = erased
 
     def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
         """Return a body without the erased students; None if the body is only about an erased student.
@@ -243,27 +245,27 @@ def _counts(body: Received, student: int, walk: Walk) -> bool:
     return body.set == walk.set and (counted or student == body.sought)
 
 
-def take_out(content: bytes, gone: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
-    """Return a page without the students in `gone`; the removed ids; how many other records have the names.
+def take_out(content: bytes, erased: Matcher, set_name: str = STUDENTS) -> tuple[bytes, list[int], int]:
+    """Return a page without the students in `erased`; the removed ids; how many other records have the names.
 
     The other records stay byte for byte, except for what JSON does not allow (see `records.readable`). Raises one of
     `records.UNREADABLE` for a body that is not a page.
     """
     page = decode_page(_ENVELOPE, readable(content))
-    kept, taken, recognised = [], [], 0
+    left, taken, recognised = [], [], 0
     if "data" not in page:
         raise msgspec.DecodeError("a page without records")
     for raw in _RECORDS.decode(page["data"]):
         record = bytes(raw)
-        found = _ID_OF[set_name](record)
-        if found is not None and found in gone:
-            taken.append(found)
+        student = _ID_OF[set_name](record)
+        if student is not None and student in erased:
+            taken.append(student)
         else:
-            kept.append(record)
-            recognised += gone.knows_names(record)
+            left.append(record)
+            recognised += erased.knows_names(record)
     if not taken:
         return content, [], recognised
-    fields = {key: bytes(raw) for key, raw in page.items()} | {"data": b"[%s]" % b",".join(kept)}
+    fields = {key: bytes(raw) for key, raw in page.items()} | {"data": b"[%s]" % b",".join(left)}
     return b"{%s}" % b",".join(b"%s:%s" % (msgspec.json.encode(k), v) for k, v in fields.items()), taken, recognised
 
 
@@ -283,26 +285,26 @@ class StudentTraces:
         return bool(self.bodies or self.rejects or self.absences)
 
 
-def find(landing: LandingFolder, gone: Matcher) -> StudentTraces:
+def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
     """Search one landing for erased students. Raises DamagedError."""
-    gate = Gate(gone)
+    gate = Gate(erased)
     return StudentTraces(
         landing,
         bodies=sum(left != body for body, left in _through(gate, landing)),
         records=len(gate.taken),
-        rejects=sum(_is_about(reject, gone) for reject in landing.rejects()),
-        absences=sum(_is_about(absence, gone) for absence in landing.manifest.absences),
+        rejects=sum(_is_about(reject, erased) for reject in landing.rejects()),
+        absences=sum(_is_about(absence, erased) for absence in landing.manifest.absences),
     )
 
 
-def rewrite(found: StudentTraces, gone: Matcher, erasures: int) -> None:
+def rewrite(traces: StudentTraces, erased: Matcher, erasures: int) -> None:
     """Rewrite one landing without erased students, and record in the manifest how many `erasures` are reflected.
 
     The new folder is made beside the old folder and takes the place by renames. The manifest's proofs still hold: an
     erased student counts as seen.
     """
-    landing, gate = found.landing, Gate(gone)
-    if not found.anything:
+    landing, gate = traces.landing, Gate(erased)
+    if not traces.anything:
         files.write(landing.path / MANIFEST, encode(msgspec.structs.replace(landing.manifest, erasures=erasures)))
         return
 
@@ -312,11 +314,11 @@ def rewrite(found: StudentTraces, gone: Matcher, erasures: int) -> None:
                 if left is not None:
                     writer.add(*left)
             writer.seal()
-        kept = [reject for reject in landing.rejects() if not _is_about(reject, gone)]
-        files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in kept))
+        rejects = [reject for reject in landing.rejects() if not _is_about(reject, erased)]
+        files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects))
         if (landing.path / DISCARD).exists():
             files.write(aside / DISCARD, (landing.path / DISCARD).read_bytes())
-        manifest = gate.stamped(_manifest(landing, gone), aside, erasures)
+        manifest = gate.stamped(_manifest(landing, erased), aside, erasures)
         files.write(aside / MANIFEST, encode(manifest))
 
     swap(landing.path, write)
@@ -332,7 +334,7 @@ def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, b
             raise damaged(landing.path, BODIES, problem) from None
 
 
-def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
+def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
     """Return a landing's manifest without the searches and rejects of erased students.
 
     The counts of undeclared fields name nobody, and stay.
@@ -340,16 +342,16 @@ def _manifest(landing: LandingFolder, gone: Matcher) -> Manifest:
     manifest = landing.manifest
     return msgspec.structs.replace(
         manifest,
-        absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, gone) else a for a in manifest.absences),
+        absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, erased) else a for a in manifest.absences),
         rejected=dict(
             Counter(manifest.rejected)
-            - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, gone))
+            - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, erased))
         ),
     )
 
 
-def _is_about(found: Reject | Absence, gone: Matcher) -> bool:
-    return found.set in OF_STUDENTS and found.id in gone
+def _is_about(entry: Reject | Absence, erased: Matcher) -> bool:
+    return entry.set in OF_STUDENTS and entry.id in erased
 
 
 def keyed(key: bytes, kind: str, value: str) -> str:

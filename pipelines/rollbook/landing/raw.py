@@ -39,7 +39,9 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class Expired(formats.Stored, frozen=True, kw_only=True):
-    """The content of `expired.json`: the expired days, and whether the history still holds each; the days `given_up`."""
+    """The content of `expired.json`: the expired days, and whether the history still holds each; the days
+    `given_up`.
+    """
 
     days: dict[date, bool]
     given_up: frozenset[date] = frozenset()
@@ -61,7 +63,7 @@ class RawStore:
         A number is never given twice: not even the number of a landing which is lost here, but `recorded` elsewhere.
         """
         day = files.folder(self.root / f"{_DAY}{snapshot_date}")
-        number = max((int(made[1]) for made in map(_NUMBERED.match, files.names(day)) if made), default=0)
+        number = max((int(match[1]) for match in map(_NUMBERED.match, files.names(day)) if match), default=0)
         number = max(number, recorded) + 1
         # A unique name: the second process of a killed sync may live a moment longer than the sweep.
         partial = Path(tempfile.mkdtemp(files.PARTIAL, f".{_LANDING}{number}.", day))
@@ -90,32 +92,38 @@ class RawStore:
         return sorted({day for day, _, _ in self._each(_DISCARDED)})
 
     def all_days(self) -> frozenset[date]:
-        """Return the days with a landing, including expired days if the list can be read, but not discarded landings."""
+        """Return the days with a landing, including expired days if the list can be read, but not discarded
+        landings.
+        """
         expired: Iterable[date] = ()
         with suppress(DamagedError):  # recovery reads the list, too, and reports the damage
             expired = self._expired().days
         return frozenset((*self.days(), *expired))
 
     def began(self) -> dict[tuple[date, int], datetime | None]:
-        """Return when each landing's sync began, discarded or not, by day and number; None where that cannot be read."""
-        found: dict[tuple[date, int], datetime | None] = {}
+        """Return when each landing's sync began, discarded or not, by day and number; None where that cannot be
+        read.
+        """
+        began: dict[tuple[date, int], datetime | None] = {}
         for day, number, folder in self._each(_LANDING, _DISCARDED):
-            found[day, number] = None
+            began[day, number] = None
             with suppress(DamagedError):
-                found[day, number] = self._manifest(folder).started_at
-        return found
+                began[day, number] = self._manifest(folder).started_at
+        return began
 
     def manifests(self, day: date | None = None) -> list[Manifest]:
-        """Return the manifests of all landings, or of a day's landings, in the order of landing. Raises DamagedError."""
+        """Return the manifests of all landings, or of a day's landings, in the order of landing. Raises
+        DamagedError.
+        """
         return [self._manifest(folder) for _, _, folder in self._each(_LANDING, day=day)]
 
     def readable(self, day: date) -> list[Manifest]:
         """Return the manifests of one day that can be read, in the order of landing."""
-        found = []
+        readable = []
         for _, _, folder in self._each(_LANDING, day=day):
             with suppress(DamagedError):
-                found.append(self._manifest(folder))
-        return found
+                readable.append(self._manifest(folder))
+        return readable
 
     def school_id(self) -> int | None:
         """Return the institution of the first counted landing that can be read; None if there is none."""
@@ -150,18 +158,18 @@ class RawStore:
         Raises ValueError if the landing already has a verdict; only a held landing may still be approved.
         """
         folder = self._folder(manifest)
-        found = self._manifest(folder)
-        if found.verdict is not None and not (found.verdict is Verdict.HELD and verdict is Verdict.APPROVED):
-            raise ValueError(f"{name(folder)} already has a verdict: {found.verdict}, not {verdict}")
+        landed = self._manifest(folder)
+        if landed.verdict is not None and not (landed.verdict is Verdict.HELD and verdict is Verdict.APPROVED):
+            raise ValueError(f"{name(folder)} already has a verdict: {landed.verdict}, not {verdict}")
         updated = msgspec.structs.replace(
-            found,
+            landed,
             approvals=tuple(approvals),
             verdict=verdict,
             reason=reason,
             counts=tuple(counts),
             rejected=dict(rejected or {}),
             drift=tuple(drift),
-            oddities=found.oddities | dict(oddities or {}),
+            oddities=landed.oddities | dict(oddities or {}),
             judged_at=at or datetime.now(UTC),
         )
         files.write(folder / MANIFEST, encode(updated))
@@ -180,7 +188,9 @@ class RawStore:
         files.sync(folder.parent)
 
     def undo_discard(self, manifest: Manifest, at: datetime) -> None:
-        """Restore a discarded landing with the verdict. `discard.json` stays, and says since when the landing is back."""
+        """Restore a discarded landing with the verdict. `discard.json` stays, and says since when the landing
+        is back.
+        """
         aside = self._folder(manifest)
         *earlier, last = _discards(aside)
         back = msgspec.structs.replace(last, undone_at=at, undone_by=machine.person())
@@ -195,7 +205,9 @@ class RawStore:
         ]
 
     def discards(self, manifest: Manifest) -> list[Discard]:
-        """Return how a landing was discarded, in order, also when a person put the landing back. Raises DamagedError."""
+        """Return how a landing was discarded, in order, also when a person put the landing back. Raises
+        DamagedError.
+        """
         return _discards(self._folder(manifest))
 
     def keep_rejects(self, manifest: Manifest, refused: Iterable[Reject]) -> None:
@@ -210,7 +222,9 @@ class RawStore:
         return frozenset(day for day, is_held in self._expired().days.items() if is_held)
 
     def given_up(self) -> frozenset[date]:
-        """Return the expired days whose content was given up: nothing holds that content any more. Raises DamagedError."""
+        """Return the expired days whose content was given up: nothing holds that content any more. Raises
+        DamagedError.
+        """
         return self._expired().given_up
 
     def has_expired(self, day: date) -> bool:
@@ -275,7 +289,7 @@ class RawStore:
 
     def _days(self) -> list[tuple[date, str]]:
         matches = map(_OF_A_DAY.fullmatch, files.names(self.root))
-        return sorted((date.fromisoformat(found[1]), f"{self.root}/{found[0]}") for found in matches if found)
+        return sorted((date.fromisoformat(match[1]), f"{self.root}/{match[0]}") for match in matches if match)
 
     def _each(self, *prefixes: str, day: date | None = None) -> Iterator[tuple[date, int, str]]:
         """Yield the landings of all days, or of one day, that have one of the prefixes: day, number, folder."""

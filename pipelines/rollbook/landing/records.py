@@ -75,8 +75,8 @@ def as_integer(value: object) -> int | None:
 
 def as_id(value: object) -> int | None:
     """Return the value as an id, a positive 64-bit integer; None for anything else."""
-    found = as_integer(value)
-    return found if found is not None and 1 <= found <= MAX_ID else None
+    number = as_integer(value)
+    return number if number is not None and 1 <= number <= MAX_ID else None
 
 
 @cache
@@ -92,12 +92,12 @@ def id_reader(path: Sequence[str]) -> Callable[[bytes], int | None]:
 
     def read(record: bytes) -> int | None:
         try:
-            found = decoder.decode(cut_nesting(record))
+            value = decoder.decode(cut_nesting(record))
         except UNREADABLE:
             return None
         for step in path:
-            found = getattr(found, step, None)
-        return as_id(found)
+            value = getattr(value, step, None)
+        return as_id(value)
 
     return read
 
@@ -122,19 +122,19 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
     """Replace everything deeper than `max_depth` levels by INVALID_UTF8; return `content` itself if nothing is."""
     if content.count(b"[") + content.count(b"{") <= max_depth:
         return content
-    depth, kept, pieces = 0, 0, []
+    depth, position, pieces = 0, 0, []
     for token in _TOKEN.finditer(content):
         if token[0] in (b"[", b"{"):
             depth += 1
             if depth == max_depth + 1:
-                pieces.append(content[kept : token.start()])
-                kept = len(content)
+                pieces.append(content[position : token.start()])
+                position = len(content)
         elif token[0] in (b"]", b"}"):
             if depth == max_depth + 1:
                 pieces.append(b'"%s"' % INVALID_UTF8)
-                kept = token.end()
+                position = token.end()
             depth -= 1
-    return b"".join((*pieces, content[kept:])) if pieces else content
+    return b"".join((*pieces, content[position:])) if pieces else content
 
 
 def readable(content: bytes, *, in_place: bool = False) -> bytes:
@@ -148,12 +148,12 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     if content.startswith(BOM):
         content = b" " * len(BOM) + content[len(BOM) :]
 
-    def replaced(found: re.Match[bytes]) -> bytes:
-        text, colon = found["text"], found["colon"] or b""
+    def replaced(match: re.Match[bytes]) -> bytes:
+        text, colon = match["text"], match["colon"] or b""
         if text is None:
-            return _impossible(len(found[0]))
+            return _impossible(len(match[0]))
         if _PLAIN.fullmatch(text):
-            return found[0]
+            return match[0]
         escaped = _CONTROL.sub(lambda control: b"\\u%04x" % control[0][0], text)
         try:
             msgspec.json.decode(escaped, type=str)
@@ -175,7 +175,7 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
     """
     if _SURROGATE_HINT.search(content) is None:
         return content
-    return _ESCAPE.sub(lambda found: mark if found["lone"] else found[0], content)
+    return _ESCAPE.sub(lambda match: mark if match["lone"] else match[0], content)
 
 
 def make_readable(content: bytes) -> bytes:

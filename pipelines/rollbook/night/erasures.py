@@ -58,13 +58,13 @@ class Erasures:
     def _rewrite_landings(self, gone_since: GoneSince, erasures: int) -> None:
         """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
         behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
-        found = []
+        traces = []
         for number, folder in enumerate(behind, start=1):
-            found.append(self.found.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
+            traces.append(self.found.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
             self.progress("landings read", number, len(behind))
-        for number, each in enumerate(found, start=1):
+        for number, each in enumerate(traces, start=1):
             rewrite(each, gone_since(each.landing.manifest.erasures), erasures)
-            self.progress("landings", number, len(found))
+            self.progress("landings", number, len(traces))
         self.found = {}
 
     def _rewrite_days(self, gone_since: GoneSince, erasures: int) -> None:
@@ -74,9 +74,9 @@ class Erasures:
         with self.warehouse.computing() as con:
             for number, record in enumerate(behind, start=1):
                 paths: dict[str, Path] = {}
-                left, gone = record, gone_since(record.erasures)
+                left, erased = record, gone_since(record.erasures)
                 try:
-                    if students := without.gone_on_day(con, lake, record, gone.__contains__):
+                    if students := without.gone_on_day(con, lake, record, erased.__contains__):
                         left, paths = without.day_without(con, lake, record, students, aside)
                 except DamagedError:
                     lake.drop([record.snapshot_date])  # recovery recomposes it from the landings
@@ -90,10 +90,10 @@ class Erasures:
         behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
-            gone = gone_since(warehouse.own.erasures_of(path) or 0)
+            erased = gone_since(warehouse.own.erasures_of(path) or 0)
             with warehouse.finishing(path) as con:
                 schema.ensure(con)  # a kept file may be older than a declaration
-                without.remove_from_file(con, gone.__contains__, digests)
+                without.remove_from_file(con, erased.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
                 # A new version: the files beside the published file are made again. The macros answer for this
                 # version only.
@@ -104,9 +104,11 @@ class Erasures:
 
     def finish(self) -> None:
         """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
-        content, gone = self.erasure_register.read(), self.erasure_register.matcher().__contains__
+        content, erased = self.erasure_register.read(), self.erasure_register.matcher().__contains__
         for path in self.altered():
-            if content.pending is not None or (content.erased and without.may_hold(path, self.warehouse.scratch, gone)):
+            if content.pending is not None or (
+                content.erased and without.may_hold(path, self.warehouse.scratch, erased)
+            ):
                 path.unlink()
         if content.pending is not None:
             for path in self.warehouse.kept():

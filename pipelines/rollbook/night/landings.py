@@ -60,14 +60,14 @@ class Landings:
 
     def hidden(self) -> dict[str, dict[int, date]]:
         """The records of each walked set that its last proven landing found by search alone, each since when (G2)."""
-        found: dict[str, dict[int, date]] = {}
+        hidden: dict[str, dict[int, date]] = {}
         for landings in (counted(self.raw.readable(day)) for day in reversed(self.raw.days())):
             for name in WALKED:
-                if name not in found and (proven := [m for m in landings if m.proof(name) is not None]):
-                    found[name] = proven[-1].hidden(name)
-            if len(found) == len(WALKED):
+                if name not in hidden and (proven := [m for m in landings if m.proof(name) is not None]):
+                    hidden[name] = proven[-1].hidden(name)
+            if len(hidden) == len(WALKED):
                 break
-        return found
+        return hidden
 
     def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
         """The day's last landing, if it may replace another fetch: it counts, is proven, and is only minutes old.

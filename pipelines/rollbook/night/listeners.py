@@ -23,7 +23,7 @@ class ErasureUnderWay:
 
     number: int
     pending: Pending
-    gone: Matcher
+    erased: Matcher
     counts: dict[str, int]
 
 

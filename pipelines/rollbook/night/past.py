@@ -22,12 +22,12 @@ from rollbook.store.lake import DayRecord, StagedLake
 Confirm = Callable[[Hold], bool]
 
 
-def within_hold(asked: Hold) -> bool:
+def within_hold(hold: Hold) -> bool:
     """Confirm a change that removes no more than a normal night may."""
-    return not asked.reason
+    return not hold.reason
 
 
-def always(asked: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
+def always(hold: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
     """Confirm every change."""
     return True
 
@@ -59,13 +59,15 @@ def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[dat
     return Skip.FAILED if manifests else Skip.NEVER
 
 
-def skipped_days(days: Mapping[date, Skip], asked: int) -> str:
-    """One line: how many of the `asked` days are skipped, which, and why."""
-    told = [
+def skipped_days(days: Mapping[date, Skip], number: int) -> str:
+    """One line: how many of a `number` of days are skipped, which, and why."""
+    reasons = [
         f"{spans([day for day, why in days.items() if why is reason])} ({reason})"
         for reason in dict.fromkeys(days.values())
     ]
-    return f"{len(days)} of {asked} {'day' if asked == 1 else 'days'}" + (f": {'; '.join(told)}" if told else "")
+    return f"{len(days)} of {number} {'day' if number == 1 else 'days'}" + (
+        f": {'; '.join(reasons)}" if reasons else ""
+    )
 
 
 @dataclass
@@ -164,13 +166,13 @@ def change_day(
 
 def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, StagedLake]:
     """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
-    done, expired_days, asked = Backfilled(), rollbook.raw.expired(), list(days)
+    done, expired_days, chosen = Backfilled(), rollbook.raw.expired(), list(days)
     staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
-    for number, day in enumerate(asked, start=1):
+    for number, day in enumerate(chosen, start=1):
         counted = done.add_day(day, rollbook.raw.manifests(day), expired_days)
         if counted:
             done.rebuilt[day] = rollbook.composer.recompose(counted, staged)
-        rollbook.progress("days", number, len(asked))
+        rollbook.progress("days", number, len(chosen))
     return done, staged
 
 
@@ -191,13 +193,13 @@ def publish_staged(
 def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:
     """Ask whether the next file may be published. Raises NotConfirmedError if not."""
     counts, most = rollbook.recovery.lost(), rollbook.settings.hold_removed_percent
-    asked = Hold(reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts)
-    if not confirm(asked):
+    hold = Hold(reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts)
+    if not confirm(hold):
         rollbook.warehouse.drop_next()
         raise NotConfirmedError(
-            f"Held: {asked.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
+            f"Held: {hold.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
             " with --yes (in the UI: with `confirm: true` in the launchpad)",
-            asked,
+            hold,
         )
 
 

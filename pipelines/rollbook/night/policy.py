@@ -87,11 +87,11 @@ def change_guard(
             reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
         if 100 * c.altered > changed_percent * c.before:
             reasons.append(f"{c.altered} of {c.before} rows of {c.table} would change")
-        if gone := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
-            had, lost = max(gone.values(), key=lambda n: n[1])
+        if vanished := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
+            had, lost = max(vanished.values(), key=lambda n: n[1])
             total = own.total.partition(".")[2]
             reasons.append(
-                f"{lost} of {had} rows of {c.table} would lose {listed(list(gone))}, though {total} does not fall"
+                f"{lost} of {had} rows of {c.table} would lose {listed(list(vanished))}, though {total} does not fall"
             )
     return "; ".join(reasons)
 
@@ -184,12 +184,12 @@ def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
             break
         for name in lasting:
             unproven[name].append(landings[-1])
-    found = []
+    ranges = []
     for name, last in unproven.items():
         if len(last) >= UNPROVEN_NIGHTS:
             walk = last[0].walk(name)
-            found.append(Unproven(name, last[-1].snapshot_date, len(last), walk.repeated_ids if walk else ()))
-    return found
+            ranges.append(Unproven(name, last[-1].snapshot_date, len(last), walk.repeated_ids if walk else ()))
+    return ranges
 
 
 def partition(day: date, first: date, today: date, timezone: str) -> date:

@@ -54,15 +54,15 @@ class Recovery:
         """The landings that were there once, as the lake or the published file says: by day and number, when each
         began, if that is known.
         """
-        known: dict[Key, datetime | None] = {
+        recorded: dict[Key, datetime | None] = {
             (day, number): None for day, record in self.lake.days(sized=False).items() for number in record.landings
         }
         for path in (self.warehouse.published, *self.warehouse.kept()):
             if self.warehouse.own.is_unmodified(path):
                 with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
-                    known |= self.warehouse.recorded(path)
+                    recorded |= self.warehouse.recorded(path)
                     break
-        return known
+        return recorded
 
     def missing(self) -> list[Key]:
         """The landings that `raw/` has lost, as day and number: once landed, and neither discarded nor
@@ -105,10 +105,10 @@ class Recovery:
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
-        made = {day: (record.landings, record.approved) for day, record in self.lake.days().items()}
+        composed = {day: (record.landings, record.approved) for day, record in self.lake.days().items()}
         landed = self.landings.counted_days().items()
         wanted = {day: (tuple(m.landing for m in landings), policy.in_part(landings)) for day, landings in landed}
-        return [day for day, of in wanted.items() if made.get(day) != of]
+        return [day for day, of in wanted.items() if composed.get(day) != of]
 
     def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:
         """Whether a file with the `merged` days and digests is up to date with the lake."""
@@ -117,9 +117,9 @@ class Recovery:
 
     def _holds_the_outcomes(self, path: Path) -> bool:
         """Whether the outcomes that a file records are still true: a held landing may have been discarded."""
-        known = self.warehouse.outcomes(path)
+        outcomes = self.warehouse.outcomes(path)
         here = {(m.snapshot_date, m.landing): outcome for m, outcome, _ in ops.decided(self.raw)}
-        return all(known[each] == here[each] for each in known.keys() & here.keys())
+        return all(outcomes[each] == here[each] for each in outcomes.keys() & here.keys())
 
     def published(self) -> Path | None:
         """The published file, if any."""
@@ -143,16 +143,16 @@ class Recovery:
             return published
         if published.exists() and merged is None:
             log.warning("%s was changed or damaged since it was published; making it again", published.name)
-        kept = [(path, days) for path in self.warehouse.kept() if (days := self._merged(path)) is not None]
-        for path, days in kept:
+        versions = [(path, days) for path in self.warehouse.kept() if (days := self._merged(path)) is not None]
+        for path, days in versions:
             if expired <= days.keys() and self.warehouse.is_sound(path, thoroughly=True):
                 return path
         if not expired:
             return None
-        self._restore_newest([path for path, _ in kept])
-        held = merged or (kept[0][1] if kept else {})
-        gone = sorted(expired - held.keys())
-        span = f"{count_of(len(gone), 'day')} ({gone[0]} to {gone[-1]})"
+        self._restore_newest([path for path, _ in versions])
+        held = merged or (versions[0][1] if versions else {})
+        lost_days = sorted(expired - held.keys())
+        span = f"{count_of(len(lost_days), 'day')} ({lost_days[0]} to {lost_days[-1]})"
         raise ExpiredError(
             f"The history of {span} was only in a published file that is gone or damaged: their raw bodies have expired"
             " (ROLLBOOK_KEEP_DAYS). Restore rollbook.duckdb, published/ and private/ from the same backup (a file of"
@@ -260,12 +260,12 @@ class Recovery:
         except DamagedError:
             return None
 
-    def _restore_newest(self, kept: list[Path]) -> None:
+    def _restore_newest(self, versions: list[Path]) -> None:
         """Restore the newest sound kept file if the published file is lost or not ours."""
         own = self.warehouse.own
         if own.is_unmodified(self.warehouse.published):
             return
-        for path in kept:
+        for path in versions:
             if own.is_unmodified(path) and self.warehouse.is_sound(path, thoroughly=True):
                 self.warehouse.restore(path)
                 return

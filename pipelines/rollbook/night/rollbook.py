@@ -109,8 +109,8 @@ class Rollbook:
 
     def clear(self) -> None:
         """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
-        for made in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
-            shutil.rmtree(made, ignore_errors=True)
+        for folder in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
+            shutil.rmtree(folder, ignore_errors=True)
         for file in (self.warehouse.published, self.warehouse.next):
             file.unlink(missing_ok=True)
         self.warehouse.pseudonymous.clear()

@@ -135,8 +135,8 @@ def _students_to_detail(rollbook: Rollbook, details: Details, draft: Draft) -> l
     students = sorted(draft.ids["students"]) if details == "all" else rollbook.composer.changed_students(draft)
     since = rollbook.clock() - timedelta(minutes=rollbook.settings.cache_minutes)
     fetched = rollbook.landings.details_since(draft.manifest.snapshot_date, since)
-    gone = rollbook.raw.erasure_register.matcher()
-    return [student for student in students if student not in fetched and student not in gone]
+    erased = rollbook.raw.erasure_register.matcher()
+    return [student for student in students if student not in fetched and student not in erased]
 
 
 def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
@@ -293,6 +293,6 @@ def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> Non
                 ops.expire_rejects(con, shown_from)
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
             catalog.create(con, rollbook.lake, shown, ops.stamp(con, rollbook.clock()))
-        found = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged)
-        if broken := [sentence for sentences in found.values() for sentence in sentences]:
-            raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", found)
+        findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged)
+        if broken := [sentence for sentences in findings.values() for sentence in sentences]:
+            raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", findings)

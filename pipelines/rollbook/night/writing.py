@@ -148,8 +148,8 @@ def finish_erasure(rollbook: Rollbook) -> None:
         under_way = ErasureUnderWay(
             number=rollbook.raw.erasure_register.count,
             pending=pending,
-            gone=rollbook.raw.erasure_register.matcher(),
-            counts=dict(pending.found),
+            erased=rollbook.raw.erasure_register.matcher(),
+            counts=dict(pending.counts),
         )
         for listener in rollbook.listeners:  # an error leaves the erasure under way, for the next writer to finish
             listener.erased(under_way)

@@ -69,13 +69,13 @@ def to_approve(rollbook: Rollbook, day: date | None = None, *, every_day: bool =
     Raises ArgumentError if nothing is held.
     """
     days = rollbook.raw.days() if day is None else [day]
-    found = [held for each in days if (held := rollbook.landings.held(each)) is not None]
-    if not found:
+    landings = [held for each in days if (held := rollbook.landings.held(each)) is not None]
+    if not landings:
         of = f"on {day}" if day else "on any day"
         raise ArgumentError(
             f"Nothing is held {of}, so there is nothing to approve. `rollbook status` lists what is held"
         )
-    return found if every_day else found[-1:]
+    return landings if every_day else landings[-1:]
 
 
 def held_as_shown(rollbook: Rollbook, digests: Collection[str], days: Collection[date] | None = None) -> list[Manifest]:
@@ -85,10 +85,10 @@ def held_as_shown(rollbook: Rollbook, digests: Collection[str], days: Collection
     Raises ArgumentError unless each of them is still held as a person was shown.
     """
     held = [each for day in rollbook.raw.days() if (each := rollbook.landings.held(day)) is not None]
-    found = [m for m in held if m.hold_digest in digests and (days is None or m.snapshot_date in days)]
-    if not digests or len(found) < len({*digests}):
+    landings = [m for m in held if m.hold_digest in digests and (days is None or m.snapshot_date in days)]
+    if not digests or len(landings) < len({*digests}):
         raise ArgumentError(
             "An approval names held landings by their digests, and what was named is not held now, or would change"
             " something else: look at `rollbook status`, then approve what it shows. Nothing was merged"
         )
-    return found
+    return landings

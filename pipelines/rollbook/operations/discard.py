@@ -30,10 +30,10 @@ def discard(
         chosen = [m for m in manifests if m.landing == number] if number else counted(manifests) or held
         if not chosen:
             raise ArgumentError(_no_such_landing(day, number, manifests))
-        found = chosen[-1]
-        left = [m for m in manifests if m.landing != found.landing]
-        past.change_day(rollbook, day, left, lambda: rollbook.raw.discard(found, reason, rollbook.clock()), confirm)
-        return found
+        landing = chosen[-1]
+        left = [m for m in manifests if m.landing != landing.landing]
+        past.change_day(rollbook, day, left, lambda: rollbook.raw.discard(landing, reason, rollbook.clock()), confirm)
+        return landing
 
 
 def undo_discard(
@@ -45,18 +45,18 @@ def undo_discard(
     with writer(rollbook):
         manifests = _not_expired(rollbook, day)
         aside = [m for m, _ in rollbook.raw.discarded(day)]
-        found = next((m for m in reversed(aside) if number in (None, m.landing)), None)
-        if found is None:
+        landing = next((m for m in reversed(aside) if number in (None, m.landing)), None)
+        if landing is None:
             raise ArgumentError(_nothing_discarded(day, number, [m.landing for m in aside]))
         bound = rollbook.bound_to()
-        if bound is not None and found.school_id != bound:
+        if bound is not None and landing.school_id != bound:
             raise ArgumentError(
-                f"Landing {found.landing} of {day} is of institution {found.school_id}, and this warehouse holds"
+                f"Landing {landing.landing} of {day} is of institution {landing.school_id}, and this warehouse holds"
                 f" institution {bound}: it stays discarded, or two schools would be mixed"
             )
-        back = sorted([*manifests, found], key=lambda m: m.landing)
-        past.change_day(rollbook, day, back, lambda: rollbook.raw.undo_discard(found, rollbook.clock()), confirm)
-        return found
+        back = sorted([*manifests, landing], key=lambda m: m.landing)
+        past.change_day(rollbook, day, back, lambda: rollbook.raw.undo_discard(landing, rollbook.clock()), confirm)
+        return landing
 
 
 def _not_expired(rollbook: Rollbook, day: date) -> list[Manifest]:
@@ -74,8 +74,8 @@ def _no_such_landing(day: date, landing: int | None, manifests: Sequence[Manifes
     if not manifests:
         return f"Nothing was landed on {day}, so there is nothing to discard"
     there = ", ".join(f"{m.landing} ({m.verdict or 'no verdict'})" for m in manifests)
-    asked = "no landing that counts or is held" if landing is None else f"no landing {landing}"
-    return f"{day} has {asked}; it has {there}. Name one of them with --landing"
+    missing = "no landing that counts or is held" if landing is None else f"no landing {landing}"
+    return f"{day} has {missing}; it has {there}. Name one of them with --landing"
 
 
 def _nothing_discarded(day: date, landing: int | None, numbers: Sequence[int]) -> str:

@@ -82,43 +82,45 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
 
 def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
     root = rollbook.warehouse.root
-    found = machine.existing(root)
-    if not found.is_dir():
-        says = f"{found} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
+    folder = machine.existing(root)
+    if not folder.is_dir():
+        says = f"{folder} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
         yield Finding("files", Level.FAILED, says)
         return
-    if (refused := _inaccessible(found, inside=found == root)) is not None:
+    if (refused := _inaccessible(folder, inside=folder == root)) is not None:
         read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
         raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
     private = rollbook.listener(Pseudonymous).codes.path.parent
     for path in filter(_is_open, (rollbook.raw.root, rollbook.warehouse.build, private)):
         says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
         yield Finding("files", Level.WARNING, says)
-    access = "can be written to" if found == root else "can be made"
+    access = "can be written to" if folder == root else "can be made"
     yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
 
 
 def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
     """Report what is damaged, held, late or expired."""
-    known = status.load_status(rollbook)
-    for problem in known.problems:
+    report = status.load_status(rollbook)
+    for problem in report.problems:
         yield Finding("warehouse", Level.FAILED, problem)
-    for hold in known.holds:
+    for hold in report.holds:
         says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
         yield Finding("warehouse", Level.WARNING, says)
-    if known.copy:
+    if report.copy:
         state = rollbook.listener(Mirror).state()
         is_proven = state.proven_at is not None and not (state.unproven or state.failed)
-        yield Finding("copy", Level.OK if is_proven else Level.WARNING, known.copy)
-    if known.last_good is None:
+        yield Finding("copy", Level.OK if is_proven else Level.WARNING, report.copy)
+    if report.last_good is None:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
         return
-    if known.late_by is not None:
-        yield Finding("warehouse", Level.WARNING, status.not_synced(known.due))
-    if not known.problems:
-        days, count = known.history, known.expired.count
+    if report.late_by is not None:
+        yield Finding("warehouse", Level.WARNING, status.not_synced(report.due))
+    if not report.problems:
+        days, count = report.history, report.expired.count
         expired = f", {count} of them only in the history" if count else ""
-        says = f"institution {known.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired}"
+        says = (
+            f"institution {report.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired}"
+        )
         yield Finding("warehouse", Level.OK, says)
 
 

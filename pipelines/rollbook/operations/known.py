@@ -40,8 +40,8 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
     check_target(out)
     if day > rollbook.today():
         raise ArgumentError(f"{day} has not begun, so nothing is known on it")
-    gone = rollbook.landings.expired_days() | (rollbook.raw.given_up() - {*rollbook.raw.days()})
-    if lacking := sorted(d for d in gone if d <= day):
+    given_up = rollbook.landings.expired_days() | (rollbook.raw.given_up() - {*rollbook.raw.days()})
+    if lacking := sorted(d for d in given_up if d <= day):
         raise ExpiredError(
             f"What was landed on {spans(lacking)} has expired (ROLLBOOK_KEEP_DAYS), so the file of {day} cannot be made"
             " again. Put these days back into raw/ from a backup first"
@@ -65,8 +65,8 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
             catalog.create_snapshots(con, beside.lake, [])  # their files go with the folder
         if rollbook.raw.erasure_register.count != erasures:
             raise BusyError("A student was erased meanwhile, so nothing was written: run this again")
-        with warehouse.next.open("rb") as made, files.handing_out(out) as file:
-            shutil.copyfileobj(made, file)
+        with warehouse.next.open("rb") as source, files.handing_out(out) as file:
+            shutil.copyfileobj(source, file)
     return done
 
 

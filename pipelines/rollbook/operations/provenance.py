@@ -81,11 +81,11 @@ def trace(
         raise ArgumentError(f"Student {key[0]} was erased: neither the values nor their source are kept")
     hidden = [c.name for c in table.columns if c.personal and not show]
     values: dict[str, Any] = {"on": on or date.max, "key": list(key)}
-    found = run_query(root / PUBLISHED, sql("provenance", table=table, column=column), values).rows
+    rows = run_query(root / PUBLISHED, sql("provenance", table=table, column=column), values).rows
     row = f"{of} {','.join(map(str, key))}"
-    if not found:
+    if not rows:
         raise ArgumentError(f"There is no row {row}{f' on {on}' if on else ''}, nor was there one before")
-    since, until, is_removed, day = found[0]
+    since, until, is_removed, day = rows[0]
     keys = table.key if table.parent_key in CHANGE_KEYS else ()
     query = sql("changes_of", table=table, keys=keys, most=MAX_CHANGES)
     changes = run_query(root / PUBLISHED, query, values | {"hidden": hidden, "column": column}).rows
@@ -119,8 +119,8 @@ def _source(
             if show:
                 yield "received", record.content.decode(errors="replace")
         if not stating:
-            asked = (a for a in manifest.absences if (a.set, a.id) == (table.set, key[0]))
-            answers = (f"by {', '.join(a.asked_by)}: {a.answer}" for a in asked)
+            searches = (a for a in manifest.absences if (a.set, a.id) == (table.set, key[0]))
+            answers = (f"by {', '.join(a.asked_by)}: {a.answer}" for a in searches)
             yield "searched", next(answers, "not at all: it was not listed before, either")
             for body in folder.pages():
                 if (body.kind, body.set, body.sought) == ("search", table.set, key[0]):
@@ -143,15 +143,15 @@ def _request(body: Body) -> Iterator[Line]:
 
 def _records(folder: LandingFolder, table: Table, ident: int) -> list[Record]:
     """All places where a landing lists a record, as far as they count, the last one first."""
-    found = list[Record]()
+    records = list[Record]()
     for body, content in folder.contents(folder.counted(table.set)):
         if not SETS[table.set].walked:
-            found += [Record(body, 0, content)] if body.sought in (None, ident) else []
+            records += [Record(body, 0, content)] if body.sought in (None, ident) else []
             continue
         for place, (listed, where) in enumerate(shape(table.set).places(content), start=1):
             if listed == ident:
-                found.append(Record(body, where.start, content[where], place))
-    return found[::-1]
+                records.append(Record(body, where.start, content[where], place))
+    return records[::-1]
 
 
 def _read(table: Table, key: tuple[int, ...], record: Record) -> list[dict[str, Any]] | None:

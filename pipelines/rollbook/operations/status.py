@@ -178,9 +178,9 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
 def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The landings of many days, in their order, that wait for approval."""
     return [
-        found
+        hold
         for _, of_day in groupby(manifests, key=lambda m: m.snapshot_date)
-        if (found := open_hold(of_day)) is not None
+        if (hold := open_hold(of_day)) is not None
     ]
 
 
@@ -238,11 +238,11 @@ def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
 def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
     file = rollbook.listener(Pseudonymous)
     with _noted(problems):
-        if (made := file.made_from()) is not None:
+        if (version := file.made_from()) is not None:
             return PseudonymousFile(
                 is_wanted=file.wanted,
                 is_current=file.is_current(),
-                newest_day=made["newest_day"],
+                newest_day=version["newest_day"],
             )
         if not file.wanted:
             return None
@@ -278,7 +278,9 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes: `sync` must be free for a sync, `night` is the growth per night, `year` is the warehouse's size in a year."""
+    """Bytes: `sync` must be free for a sync, `night` is the growth per night, `year` is the warehouse's size in
+    a year.
+    """
 
     sync: int
     night: int
@@ -316,8 +318,8 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity
     keep = rollbook.settings.keep_days
     raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
     # One day more than the setting: files are deleted one night after the views, for readers that are still open.
-    kept = nights if keep is None else min(nights, keep + 1)
-    landed = kept * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
+    days = nights if keep is None else min(nights, keep + 1)
+    landed = days * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, MIN_FILE) + nights * night.growth
     # The pseudonymous file is at most as large as the published file; three exist during the making.
     coded = 1 if rollbook.settings.pseudonymous else 0

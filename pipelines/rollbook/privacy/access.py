@@ -83,8 +83,8 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
             _append(path, msgspec.json.encode(entry) + b"\n")
             if os.geteuid() == 0:  # what root wrote is the owner's: otherwise only root could log from then on
                 owner = root.stat()
-                for made in (folder, folder / LOCK, path):
-                    os.chown(made, owner.st_uid, owner.st_gid, follow_symlinks=False)
+                for new in (folder, folder / LOCK, path):
+                    os.chown(new, owner.st_uid, owner.st_gid, follow_symlinks=False)
     except machine.NotOfferedError as error:
         raise MachineError(f"{error.strerror}. Unlogged access is refused") from None
     except Timeout:
@@ -108,7 +108,7 @@ def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
 
     Raises MachineError when this account may not read the log, and OtherVersionError.
     """
-    found: list[Entry] = []
+    lines_read: list[Entry] = []
     unreadable = 0
     try:
         for path in _paths(root / PRIVATE):
@@ -119,12 +119,12 @@ def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
                     unreadable += bool(line.strip())
                     continue
                 if since is None or entry.at.date() >= since:
-                    found.append(entry)
+                    lines_read.append(entry)
     except PermissionError:
         raise MachineError(
             f"{root / PRIVATE} is readable by its owner only: run this as the account that owns the warehouse"
         ) from None
-    return sorted(found, key=lambda entry: entry.at), unreadable
+    return sorted(lines_read, key=lambda entry: entry.at), unreadable
 
 
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:

@@ -138,22 +138,22 @@ class Erasure(Listener):
             with self._published() as con:
                 recognised = count(con, sql("same_names"), {"student": student})
         key = b"only in memory"
-        gone = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.erasures.clock())])
+        erased = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.erasures.clock())])
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
-            landings[folder.path] = find(folder, gone)
+            landings[folder.path] = find(folder, erased)
             self.erasures.progress("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
-            days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, gone.__contains__)) for r in records)
-        exports, found = exported(self.warehouse.root), landings.values()
+            days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, erased.__contains__)) for r in records)
+        exports, traces = exported(self.warehouse.root), landings.values()
         counts = {
-            "landings": sum(f.anything for f in found),
-            "bodies": sum(f.bodies for f in found),
-            "records": sum(f.records for f in found),
-            "rejects": sum(f.rejects for f in found),
-            "searches": sum(f.absences for f in found),
+            "landings": sum(f.anything for f in traces),
+            "bodies": sum(f.bodies for f in traces),
+            "records": sum(f.records for f in traces),
+            "rejects": sum(f.rejects for f in traces),
+            "searches": sum(f.absences for f in traces),
             "days": days,
             "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
@@ -170,7 +170,7 @@ class Erasure(Listener):
         exports, left_open = exported(warehouse.root), list[str]()
         for path in exports:
             path.unlink()
-        take_out_of_text(warehouse.build / "alerts.json", erased.gone.__contains__)
+        take_out_of_text(warehouse.build / "alerts.json", erased.erased.__contains__)
         counts["exports"] = len(exports)
         home = Path(pending.home) if pending.home else None
         if home is None or not home.is_dir():
@@ -179,7 +179,7 @@ class Erasure(Listener):
                 f" one, {_BY_HAND}"
             )
         else:
-            counts["dagster"], locked = take_out(home, erased.gone.__contains__)
+            counts["dagster"], locked = take_out(home, erased.erased.__contains__)
             left_open.append(
                 f"Of Dagster's records, those below {home} were cleaned. If Rollbook ran with another DAGSTER_HOME,"
                 f" there {_BY_HAND}"
@@ -243,7 +243,7 @@ def erase(
     rollbook.settings.check_words(reason)
     with writer(rollbook):
         erasure = rollbook.listener(Erasure)
-        found = erasure.holdings(student)
+        holdings = erasure.holdings(student)
         content = rollbook.raw.erasure_register.begun()
         key = bytes.fromhex(content.key)
         ident = keyed(key, "id", str(student))
@@ -252,25 +252,25 @@ def erase(
                 f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
                 " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
-        if student in rollbook.raw.erasure_register.matcher() and not found.anything:
+        if student in rollbook.raw.erasure_register.matcher() and not holdings.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
-        if not confirm(found):
+        if not confirm(holdings):
             raise NotConfirmedError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
-        _check_reason(reason, student, found.names)
+        _check_reason(reason, student, holdings.names)
         now = rollbook.clock()
         names = {
             name_hash(key, of, value)
-            for name in found.names
+            for name in holdings.names
             for of, value in zip(SETS["students"].names, name, strict=False)
             if value
         }
         erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
-        pending = Pending(reason=reason.strip(), began_at=now, found=found.counts, home=str(home or ""))
+        pending = Pending(reason=reason.strip(), began_at=now, counts=holdings.counts, home=str(home or ""))
         # From here on the erasure can only be finished.
         rollbook.raw.erasure_register.write(
             msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
         )
-        rollbook.erasures.found = found.landings
+        rollbook.erasures.found = holdings.landings
         recover(rollbook)  # as the next writer would after a kill at this point
         if erasure.certificate is None:
             raise AssertionError("an erasure that was begun is not finished")
@@ -392,7 +392,7 @@ def _kept_elsewhere(home: Path) -> str:
     return ""
 
 
-def take_out(home: Path, gone: Gone) -> tuple[int, int]:
+def take_out(home: Path, erased: Gone) -> tuple[int, int]:
     """Remove students from all records below Dagster's folder; returns the texts changed, and the files not written.
 
     Waits up to `WAIT_SECONDS` for a database that is in use.
@@ -403,36 +403,36 @@ def take_out(home: Path, gone: Gone) -> tuple[int, int]:
             continue
         try:
             if path.name.endswith(".db"):
-                changed += _of_database(path, gone)
+                changed += _of_database(path, erased)
             elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
-                changed += take_out_of_text(path, gone)
+                changed += take_out_of_text(path, erased)
         except (OSError, sqlite3.Error):
             locked += 1
     return changed, locked
 
 
-def cleaned(text: str, gone: Gone) -> str:
-    """Return a text from Dagster's records or an alert without students who are `gone`."""
+def cleaned(text: str, erased: Gone) -> str:
+    """Return a text from Dagster's records or an alert without students who are `erased`."""
 
-    def left(told: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda found: ERASED if gone(int(found[0])) else found[0], told[0])
+    def left(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda digits: ERASED if erased(int(digits[0])) else digits[0], match[0])
 
     return _TOLD.sub(left, text)
 
 
-def take_out_of_text(path: Path, gone: Gone) -> int:
+def take_out_of_text(path: Path, erased: Gone) -> int:
     """Remove students from a text file, if there; returns 1 after a change."""
     text = path.read_bytes().decode(errors="surrogateescape") if path.is_file() else ""
-    left = cleaned(text, gone)
+    left = cleaned(text, erased)
     if left != text:
         files.write(path, left.encode(errors="surrogateescape"))
     return left != text
 
 
-def _of_database(path: Path, gone: Gone) -> int:
+def _of_database(path: Path, erased: Gone) -> int:
     with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as con:
         con.execute("PRAGMA secure_delete = ON")
-        con.create_function("cleaned", 1, lambda text: cleaned(text, gone))
+        con.create_function("cleaned", 1, lambda text: cleaned(text, erased))
         columns = con.execute(
             "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
             " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"

@@ -89,11 +89,13 @@ class Codes:
 
         A file that was restored from a backup may still have old codes.
         """
-        found, gone = self.stored(), self.register.matcher()
-        if found is None or not gone or self.register.read().pending is not None:  # the work under way counts the codes
-            return found
-        left = {student: code for student, code in found.codes.items() if student not in gone}
-        return found if len(left) == len(found.codes) else msgspec.structs.replace(found, codes=left)
+        release, erased = self.stored(), self.register.matcher()
+        if (
+            release is None or not erased or self.register.read().pending is not None
+        ):  # the work under way counts the codes
+            return release
+        left = {student: code for student, code in release.codes.items() if student not in erased}
+        return release if len(left) == len(release.codes) else msgspec.structs.replace(release, codes=left)
 
     def stored(self) -> Release | None:
         """The release as the file has it. Raises DamagedError."""
@@ -205,7 +207,7 @@ class Pseudonymous(Listener):
         """Remove the codes of erased students, and the files with these codes; counts the codes."""
         release, forgotten = self.codes.stored(), 0
         if release is not None:
-            left = {student: code for student, code in release.codes.items() if student not in erased.gone}
+            left = {student: code for student, code in release.codes.items() if student not in erased.erased}
             forgotten = len(release.codes) - len(left)
             if forgotten:
                 self.codes.save(msgspec.structs.replace(release, codes=left))
@@ -236,12 +238,12 @@ class Pseudonymous(Listener):
 
         Raises DamagedError when the published file or the table of codes cannot be read.
         """
-        made = None
+        origin = None
         with suppress(DamagedError):
-            made = self.made_from()
+            origin = self.made_from()
         release = self.codes.load()
         return bool(
-            made and release and made["version"] == self.warehouse.version() and made["release"] == release.name
+            origin and release and origin["version"] == self.warehouse.version() and origin["release"] == release.name
         )
 
     def describe(self, student: int) -> str:
@@ -339,8 +341,8 @@ def _statement(relation: Relation) -> str:
         "only": "",
     }
     if table is not None and relation.schema == "history" and any(c.personal for c in table.columns):
-        kept = [c for c in table.tracked if not c.personal]
-        return sql("versions", key=table.key, kept=kept, **parts)
+        columns = [c for c in table.tracked if not c.personal]
+        return sql("versions", key=table.key, kept=columns, **parts)
     if (
         table is not None
         and relation.schema == "spans"

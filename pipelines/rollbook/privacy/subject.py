@@ -208,11 +208,11 @@ def _published(root: Path, student: int) -> tuple[str, list[Section]]:
             if not any(column["name"] == KEY for column in columns):
                 where = "id = $student AND set_name IN (SELECT UNNEST($sets))"
                 values["sets"] = list(OF_STUDENTS)
-            found = con.execute(f'SELECT * FROM {schema}."{table}" WHERE {where} ORDER BY ALL', values).fetchall()
+            matching = con.execute(f'SELECT * FROM {schema}."{table}" WHERE {where} ORDER BY ALL', values).fetchall()
             whole = [column["type"] == "JSON" or column["name"] == "record" for column in columns]
             rows = [
                 tuple(without_others(v, student) if w and v else v for v, w in zip(row, whole, strict=True))
-                for row in found
+                for row in matching
             ]
             part = _PART_OF.get(f"{schema}.{table}", _PART_OF_SCHEMA.get(schema, NOW))
             sections.append(Section(part, f"{schema}.{table}", meaning or "", columns, rows))
@@ -240,11 +240,11 @@ def _since(section: Section, since: date) -> Section:
     Comparisons with the time before tell of the earlier person on that day, too.
     """
     names = [column["name"] for column in section.columns]
-    found = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
-    if found is None:
+    dated = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
+    if dated is None:
         return section
-    is_told_later = found in _ENDS or section.part == WORDS or section.name in _COMPARING
-    first, place = since + timedelta(days=is_told_later), names.index(found)
+    is_told_later = dated in _ENDS or section.part == WORDS or section.name in _COMPARING
+    first, place = since + timedelta(days=is_told_later), names.index(dated)
     return replace(section, rows=[row for row in section.rows if row[place] is None or row[place] >= first])
 
 
@@ -276,10 +276,10 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
                 text = without_others(r.record, student)
                 refused.append((*at, landing_is, r.set, r.page, r.position, r.why, text))
             unnamed += r.set in OF_STUDENTS and r.id is None
-        asked = (a for a in manifest.absences if a.set in OF_STUDENTS and a.id == student)
-        searches.extend((*at, ", ".join(a.asked_by), a.answer) for a in asked)
+        absences = (a for a in manifest.absences if a.set in OF_STUDENTS and a.id == student)
+        searches.extend((*at, ", ".join(a.asked_by), a.answer) for a in absences)
         progress(number, len(manifests))
-    found = (
+    bodies = (
         ("raw.records", "One row per record as received, on each day and in each response.", RECORDS, records),
         ("raw.refused", "One row per record that was refused, in every landing that is kept.", REFUSED, refused),
         (
@@ -289,7 +289,7 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
             searches,
         ),
     )
-    return [_section(RECEIVED, *each) for each in found], unnamed
+    return [_section(RECEIVED, *each) for each in bodies], unnamed
 
 
 def _own(body: Body, content: bytes, student: int) -> Iterator[tuple[int | None, bytes]]:
@@ -307,8 +307,8 @@ def without_others(text: str, student: int) -> str:
         value = msgspec.json.decode(cut_nesting(text.encode()))
     except UNREADABLE:
         return text
-    kept = _redacted(value, student)
-    return text if kept == value else msgspec.json.encode(kept).decode()
+    redacted = _redacted(value, student)
+    return text if redacted == value else msgspec.json.encode(redacted).decode()
 
 
 def _redacted(value: Any, student: int) -> Any:

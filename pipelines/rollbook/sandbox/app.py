@@ -131,11 +131,11 @@ class Sandbox(Service):
         self._texts = ["\n".join(each[name] for name in SEARCHED["students"]).casefold() for each in played.students]
         self._day, self.students, self.classes = day, played.students, played.classes
 
-    def _search(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
-        if asked.search and records is self.students:
-            sought = asked.search.casefold()
+    def _search(self, request: ReceivedRequest, records: list[Record]) -> list[Record]:
+        if request.search and records is self.students:
+            sought = request.search.casefold()
             return [each for each, text in zip(records, self._texts, strict=True) if sought in text]
-        return super()._search(asked, records)
+        return super()._search(request, records)
 
 
 def serve(

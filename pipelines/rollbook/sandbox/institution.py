@@ -318,16 +318,16 @@ class MadeUpInstitution:
             self._per_place(pupils, np.ones(len(self._seats))).astype(int),
             self._per_place(pupils, work["has_visited"]).astype(int),
         )
-        found = []
+        people = []
         for place, (turn_, age_, lasted, teacher_, *of_pupils) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             opened = school_day - age_
-            found.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
+            people.append((place, self._class(place, turn_, opened, school_day, teacher_, of_pupils)))
             if turn_ and age_ < min(_LISTED_AFTER_CLOSING, since):
                 closed = self._class(place, turn_ - 1, opened - lasted, opened - 1, teacher_, [*of_pupils[:3], 0, 0])
-                found.append((place, closed | {"class_status": 0}))
-        return found
+                people.append((place, closed | {"class_status": 0}))
+        return people
 
     def _class(self, place: int, turn: int, opened: int, last: int, teacher: int, of_pupils: list[Any]) -> Record:
         """Return one class's record (contract, "Class"); `opened` and `last` are counts of school days.
@@ -441,12 +441,12 @@ class MadeUpInstitution:
 
 def _binomial(trials: Ints, chance: Floats, drawn: Floats) -> Ints:
     """Return how many of at most five trials succeed, each with a chance, for a number drawn between 0 and 1."""
-    exactly, at_most, found = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
+    exactly, at_most, successes = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
     for count in range(5):
         at_most += exactly
-        found += drawn > at_most
+        successes += drawn > at_most
         exactly *= (trials - count) / (count + 1) * chance / (1 - chance)
-    return found
+    return successes
 
 
 @lru_cache(4096)
@@ -471,12 +471,12 @@ _WEEKS_OFF = {8, 43}  # within a term
 
 def terms(first: date, last: date) -> list[tuple[str, date, date]]:
     """Return the terms that have a day between two dates, oldest first: name, first Monday, last Friday."""
-    found = [
+    days = [
         (f"{name} {year}", date.fromisocalendar(year, begins, 1), date.fromisocalendar(year, ends, 5))
         for year in range(first.year, last.year + 1)
         for name, (begins, ends) in _TERMS.items()
     ]
-    return [(name, begins, ends) for name, begins, ends in found if begins <= last and ends >= first]
+    return [(name, begins, ends) for name, begins, ends in days if begins <= last and ends >= first]
 
 
 def is_holiday(day: date) -> bool:
@@ -557,12 +557,12 @@ class _Tradition(NamedTuple):
 
 def _read(text: str) -> list[tuple[str, str]]:
     """Return names as shown, and as spelled in an email address."""
-    found = []
+    names_spelt = []
     for entry in text.split():
         shown, _, spelled = entry.replace("~", " ").partition("|")
         plain = unicodedata.normalize("NFKD", spelled or shown).encode("ascii", "ignore").decode().lower()
-        found.append((shown, "".join(letter for letter in plain if letter.isalnum() or letter == "-")))
-    return found
+        names_spelt.append((shown, "".join(letter for letter in plain if letter.isalnum() or letter == "-")))
+    return names_spelt
 
 
 _TRADITIONS = (
@@ -619,12 +619,12 @@ _LIMITS = np.cumsum([tradition.weight for tradition in _TRADITIONS])[:-1] / 100
 
 def people(tradition: Floats, given: Floats, family: Floats) -> list[Person]:
     """Return one person for each three shares between 0 and 1: of the traditions, and of a tradition's names."""
-    found = []
+    names = []
     traditions = np.searchsorted(_LIMITS, tradition, side="right").tolist()
     for at, own, shared in zip(traditions, given.tolist(), family.tolist(), strict=True):
         family_first, given_names, family_names = _POOLS[at]
         first_name, first = given_names[int(own * len(given_names))]
         last_name, last = family_names[int(shared * len(family_names))]
         name = f"{last_name} {first_name}" if family_first else f"{first_name} {last_name}"
-        found.append(Person(name, first_name, last_name, f"{first}.{last}"))
-    return found
+        names.append(Person(name, first_name, last_name, f"{first}.{last}"))
+    return names

@@ -52,25 +52,25 @@ class Odd:
         self._answer = answer
         self._count = count(1)
 
-    def answer(self, asked: ReceivedRequest) -> Reply:
+    def answer(self, request: ReceivedRequest) -> Reply:
         """Answer one request."""
-        return self.oddly(asked, self._answer(asked))
+        return self.oddly(request, self._answer(request))
 
-    def oddly(self, asked: ReceivedRequest, reply: Reply) -> Reply:
+    def oddly(self, request: ReceivedRequest, reply: Reply) -> Reply:
         """Give this reply oddly."""
         number = next(self._count)
         if number % _FAILS_EVERY == 0:
             status, headers = _FAILURES[number // _FAILS_EVERY % len(_FAILURES)]
             return Reply(status=status, headers=dict(headers), body=_PAGE_FOR_PEOPLE)
-        if reply.status != 200 or asked.path not in ("students", "classes"):
+        if reply.status != 200 or request.path not in ("students", "classes"):
             return reply
-        write = student if asked.path == "students" else school_class
+        write = student if request.path == "students" else school_class
         payload = reply.payload | {"data": [write(each) for each in reply.payload["data"]]}
         content = json.dumps(payload, ensure_ascii=False).encode()  # writes NaN as PHP and Python do
         headers = dict(reply.headers)
         if number % _MARKED_EVERY == 0:
             content = b"\xef\xbb\xbf" + content
-        if number % _PACKED_EVERY == 0 and "gzip" in asked.headers.get("accept-encoding", ""):
+        if number % _PACKED_EVERY == 0 and "gzip" in request.headers.get("accept-encoding", ""):
             half = len(content) // 2
             content = gzip.compress(content[:half], 1) + gzip.compress(content[half:], 1)
             headers["content-encoding"] = "gzip"

@@ -96,19 +96,19 @@ class Service:
         self.key, self.school, self.cap = key, school or school_of(1), cap
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def answer(self, asked: ReceivedRequest) -> Reply:
+    def answer(self, request: ReceivedRequest) -> Reply:
         """Answer one request by the contract."""
-        if asked.headers.get("x-api-key") != self.key:
+        if request.headers.get("x-api-key") != self.key:
             return error_reply(401, "AUTH_REQUIRED", "A valid API key is required.")
-        if asked.method != "GET":
+        if request.method != "GET":
             return error_reply(405, "METHOD_NOT_ALLOWED", "The service only answers GET.")
         try:
-            return self._good(asked)
+            return self._good(request)
         except _RefusedError as error:
             return error_reply(400, "INVALID_PARAMETER", str(error))
 
-    def _good(self, asked: ReceivedRequest) -> Reply:
-        if asked.path == "auth":
+    def _good(self, request: ReceivedRequest) -> Reply:
+        if request.path == "auth":
             data = {
                 "authenticated": True,
                 "school": self.school,
@@ -116,18 +116,18 @@ class Service:
                 "timestamp": f"{self.now():%Y-%m-%d %H:%M:%S}",
             }
             return Reply({"success": True, "data": data, "message": "The API key is valid and active."})
-        if asked.path == "students":
-            return self.listed(asked, self.students)
-        if asked.path == "classes":
-            return self.listed(asked, self.classes)
-        if asked.path in self.others:
-            return self.listed(asked, self.others[asked.path])
-        if asked.path.startswith("student/"):
-            own = _integer({"student_id": asked.path.removeprefix("student/")}, "student_id")
-            found = next((each for each in self.students if each.get("id") == own), None)
-            if found is None:
+        if request.path == "students":
+            return self.listed(request, self.students)
+        if request.path == "classes":
+            return self.listed(request, self.classes)
+        if request.path in self.others:
+            return self.listed(request, self.others[request.path])
+        if request.path.startswith("student/"):
+            own = _integer({"student_id": request.path.removeprefix("student/")}, "student_id")
+            record = next((each for each in self.students if each.get("id") == own), None)
+            if record is None:
                 return error_reply(404, "STUDENT_NOT_FOUND", "No student with this id is listed.")
-            return Reply({"success": True, "data": self.details.get(found["id"]) or self._detail(found)})
+            return Reply({"success": True, "data": self.details.get(record["id"]) or self._detail(record)})
         return error_reply(404, "NOT_FOUND", "No such path.")
 
     def _detail(self, student: Record) -> Record:
@@ -136,10 +136,10 @@ class Service:
         classes = [each for each in self.classes if each["class_id"] in taken]
         return student | {"classes": classes, "courses": [each["course"] for each in classes], "assignments": []}
 
-    def listed(self, asked: ReceivedRequest, records: list[Record]) -> Reply:
+    def listed(self, request: ReceivedRequest, records: list[Record]) -> Reply:
         """Answer a list operation: the page of these records that pass the filters."""
-        records = self._search(asked, self._filter(asked, records))
-        page, limit = _integer(asked.params, "page", 1), min(_integer(asked.params, "limit", 50), self.cap)
+        records = self._search(request, self._filter(request, records))
+        page, limit = _integer(request.params, "page", 1), min(_integer(request.params, "limit", 50), self.cap)
         pages = -(-len(records) // limit)
         pagination = {
             "page": page,
@@ -152,23 +152,23 @@ class Service:
         data = records[(page - 1) * limit : page * limit]
         return Reply({"success": True, "data": data, "pagination": pagination})
 
-    def _filter(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
-        for name in asked.params.keys() & _FILTERS.get(asked.path, set()):
-            wanted = asked.params[name].casefold() if name == "teacher_email" else _integer(asked.params, name)
-            of_classes = records if asked.path == "classes" else self.classes
+    def _filter(self, request: ReceivedRequest, records: list[Record]) -> list[Record]:
+        for name in request.params.keys() & _FILTERS.get(request.path, set()):
+            wanted = request.params[name].casefold() if name == "teacher_email" else _integer(request.params, name)
+            of_classes = records if request.path == "classes" else self.classes
             passing = [each for each in of_classes if _OF_A_CLASS[name](each) == wanted]
-            if asked.path == "students":
+            if request.path == "students":
                 ids = {each["class_id"] for each in passing}
                 taken_by = ({entry["class_id"] for entry in each.get("classes") or []} for each in records)
                 passing = [each for each, taken in zip(records, taken_by, strict=True) if taken & ids]
             records = passing
         return records
 
-    def _search(self, asked: ReceivedRequest, records: list[Record]) -> list[Record]:
-        sought = (asked.search or "").casefold()
+    def _search(self, request: ReceivedRequest, records: list[Record]) -> list[Record]:
+        sought = (request.search or "").casefold()
         if not sought:
             return records
-        fields = SEARCHED.get(asked.path, ())
+        fields = SEARCHED.get(request.path, ())
         return [each for each in records if any(sought in str(each.get(name) or "").casefold() for name in fields)]
 
 

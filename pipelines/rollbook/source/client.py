@@ -296,9 +296,9 @@ class Client:
                 f" {fault.reason}). Check that {self.base_url} is the service's address and that no proxy answers for"
                 " it."
             )
-        asked = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
+        wait = f", which asks to wait {policy.too_long:.0f} s" if policy.too_long is not None else ""
         return UnreachableError(
-            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{asked})."
+            f"{self.host} gave no usable answer to {label} ({within}; at last {fault.reason}{wait})."
             f" {fault.advice.format(base_url=self.base_url)}"
             " ROLLBOOK_RETRY_SECONDS says how long one request may be tried."
         )

@@ -314,14 +314,14 @@ def verify(
     Raises KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
     """
     set_, hidden = SETS[walked.walk.set], hidden or {}
-    asked: dict[int, Absence] = {}
-    too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
-    if _found(asked) - hidden.keys() and not _is_unclear(asked):
+    searched: dict[int, Absence] = {}
+    too_many = _ask(client, set_, walked.ids, published, sink, searched, walks=walks, most=most)
+    if _found(searched) - hidden.keys() and not _is_unclear(searched):
         log.warning("%s: searches find records that the walk did not list; walking again", set_.name)
         walked = walk(client, set_, sink, walks, progress, before=walked)
         if walked.walk.proof is not None:
-            too_many = _ask(client, set_, walked.ids, published, sink, asked, walks=walks, most=most)
-    newly = _found(asked) - walked.ids - hidden.keys()
+            too_many = _ask(client, set_, walked.ids, published, sink, searched, walks=walks, most=most)
+    newly = _found(searched) - walked.ids - hidden.keys()
     if len(newly) > MAX_HIDDEN and walked.walk.proof is not None:
         why = f"{len(newly)} records are found by search and listed by no walk"
         walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
@@ -333,7 +333,7 @@ def verify(
         structs.replace(a, answer="listed_again")
         if id_ in walked.ids
         else structs.replace(a, hidden_since=since.get(id_) if a.answer == "found_by_search" else None)
-        for id_, a in sorted(asked.items())
+        for id_, a in sorted(searched.items())
     ]
     return Verified(walked, tuple(absences), too_many)
 
@@ -344,30 +344,30 @@ def _ask(
     received: AbstractSet[int],
     published: Published,
     sink: Sink,
-    asked: dict[int, Absence],
+    absences: dict[int, Absence],
     *,
     walks: int,
     most: int,
 ) -> int:
-    """Search for the vanished records that were not `asked` for yet; returns how many vanished if that is too many."""
+    """Search for vanished records that were not `searched` for yet; returns how many vanished if that is too many."""
     vanished = published.vanished(set_.name, received)
     if len(vanished) > most:
         log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
         return len(vanished)
     for sought, names in sorted(vanished.items()):
-        if sought not in asked:
-            asked[sought] = search_by_names(client, set_, sought, names, sink, walks=walks)
-            if asked[sought].answer == "unclear":
+        if sought not in absences:
+            absences[sought] = search_by_names(client, set_, sought, names, sink, walks=walks)
+            if absences[sought].answer == "unclear":
                 break
     return 0
 
 
-def _found(asked: Mapping[int, Absence]) -> set[int]:
-    return {id_ for id_, absence in asked.items() if absence.answer == "found_by_search"}
+def _found(absences: Mapping[int, Absence]) -> set[int]:
+    return {id_ for id_, absence in absences.items() if absence.answer == "found_by_search"}
 
 
-def _is_unclear(asked: Mapping[int, Absence]) -> bool:
-    return any(absence.answer == "unclear" for absence in asked.values())
+def _is_unclear(absences: Mapping[int, Absence]) -> bool:
+    return any(absence.answer == "unclear" for absence in absences.values())
 
 
 def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
@@ -385,8 +385,8 @@ def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: 
         try:
             # The stored value is composed (NFC); a service that compares bytes finds the value only in the stored form.
             forms = dict.fromkeys((value, unicodedata.normalize("NFD", value)))
-            found = (search(client, set_, form, sought, sink, walks) for form in forms)
-            answers.add(next((answer for answer in found if answer != "not found"), "not found"))
+            results = (search(client, set_, form, sought, sink, walks) for form in forms)
+            answers.add(next((answer for answer in results if answer != "not found"), "not found"))
         except KeyRefusedError:
             raise
         except ServiceError as error:

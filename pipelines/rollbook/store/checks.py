@@ -74,11 +74,11 @@ def examine(
             LIVE: _unlike(con, lake, sample, table, some[table.set]) if sample else [],
         }
 
-    found = {name: list[str]() for name in RULES} | {LANDED: _landed(con, lake, sample)}
+    findings = {name: list[str]() for name in RULES} | {LANDED: _landed(con, lake, sample)}
     for of_table in each_table(con, find, tables):
         for name, sentences in of_table.items():
-            found[name] += sentences
-    return found
+            findings[name] += sentences
+    return findings
 
 
 def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayRecord]) -> Found:
@@ -88,7 +88,7 @@ def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayReco
     only Rollbook itself can lose one. On a day with several landings, a record may be neither: one landing stated it
     absent, and a later one has it refused.
     """
-    found = []
+    sentences = []
     for record in sample:
         day, landings = record.snapshot_date, record.landings
         row = con.execute(
@@ -107,8 +107,8 @@ def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayReco
         rejects = count(con, f"SELECT COUNT(*) FROM {rejected}")
         rows = sum(count(con, f"SELECT COUNT(*) FROM ({lake.scan(of_set(s)[0], [record])})") for s in WALKED)
         if row[0] != rows + rejects:
-            found.append(f"{row[0]} records landed on {day}, {rows} became rows and {rejects} rejects")
-    return found
+            sentences.append(f"{row[0]} records landed on {day}, {rows} became rows and {rejects} rejects")
+    return sentences
 
 
 def _unlike(
@@ -122,9 +122,9 @@ def _unlike(
 
     `some` returns the records' condition on a column of ids, as SQL.
     """
-    found = []
+    sentences = []
     if differing := count(con, sql("check_current", table=table, some=some(table.parent_key))):
-        found.append(f"{differing} current records of {table.name} are not those of its history")
+        sentences.append(f"{differing} current records of {table.name} are not those of its history")
     query = sql(
         "check_days",
         table=table,
@@ -134,8 +134,8 @@ def _unlike(
         some_ids=some("id"),
     )
     for day, differing in con.execute(query, {"days": [record.snapshot_date for record in sample]}).fetchall():
-        found.append(f"{differing} records of {table.name} are not what was landed on {day}")
-    return found
+        sentences.append(f"{differing} records of {table.name} are not what was landed on {day}")
+    return sentences
 
 
 def sample_days(
@@ -155,15 +155,15 @@ def _some_records(con: duckdb.DuckDBPyConnection, set_name: str, newest: date, *
     It is a range of ids, so that files sorted by id need not be read whole.
     """
     table = of_set(set_name)[0]
-    known = count(con, f"SELECT COUNT(*) FROM main.{table.name}")
-    parts = 1 if whole else max(1, known // SAMPLE_RECORDS)
+    rows = count(con, f"SELECT COUNT(*) FROM main.{table.name}")
+    parts = 1 if whole else max(1, rows // SAMPLE_RECORDS)
     part = _drawn(newest) % parts
     ids = f"SELECT {table.parent_key} FROM main.{table.name} ORDER BY 1 LIMIT 1 OFFSET"
     bounds = []
     if part > 0:
-        bounds.append(f">= {count(con, f'{ids} {part * known // parts}')}")
+        bounds.append(f">= {count(con, f'{ids} {part * rows // parts}')}")
     if part < parts - 1:
-        bounds.append(f"< {count(con, f'{ids} {(part + 1) * known // parts}')}")
+        bounds.append(f"< {count(con, f'{ids} {(part + 1) * rows // parts}')}")
     return lambda column: " AND ".join(f"{column} {bound}" for bound in bounds) or "TRUE"
 
 

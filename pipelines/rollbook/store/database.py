@@ -236,7 +236,7 @@ def _declared_types() -> Iterator[None]:
     try:
         yield
     except duckdb.ConversionException as error:
-        column = found[1] if (found := _COLUMN.search(str(error))) else "a column"
+        column = match[1] if (match := _COLUMN.search(str(error))) else "a column"
         # `from None`: DuckDB's message repeats the value.
         raise DeclarationError(
             f"The snapshots hold values of {column} that do not fit the type which pipelines/rollbook/tables.py"
@@ -261,15 +261,15 @@ _COLUMN = re.compile(r"source column (\w+)")
 
 def _is_about_files(error: duckdb.Error) -> bool:
     text = str(error)
-    told = "Corrupt database file" in text or machine.errno_in(text) or _DAY_OF_THE_LAKE.search(text)
-    return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(told)
+    reason = "Corrupt database file" in text or machine.errno_in(text) or _DAY_OF_THE_LAKE.search(text)
+    return isinstance(error, _OF_FILES) or type(error) is duckdb.Error or bool(reason)
 
 
 def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineError | BusyError | DamagedError:
     text = str(error)
-    told = machine.message_for_errno(machine.errno_in(text), root)
-    if told is not None:
-        return MachineError(told)
+    reason = machine.message_for_errno(machine.errno_in(text), root)
+    if reason is not None:
+        return MachineError(reason)
     if isinstance(error, duckdb.OutOfMemoryException):
         if machine.free(root) > ROOM_TO_SPILL:
             return MachineError(
@@ -282,7 +282,7 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
             f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again."
             f" {machine.NOTHING_LOST}"
         )
-    file = path.name if path else found[1] if (found := _FILE.search(text)) else "the database"
+    file = path.name if path else match[1] if (match := _FILE.search(text)) else "the database"
     if "set lock on file" in text:
         return BusyError(
             f"Another program has {file} open for writing. Close it there, or open it read-only (readers need no more),"

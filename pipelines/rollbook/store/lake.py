@@ -88,8 +88,8 @@ class Staged:
         # Its records were listed, and no more counts: as if each record had been refused. By the state, since DuckDB
         # 2.0.0 also returns other rows for `table_name IS NULL` from files that pyarrow wrote without a dictionary.
         columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
-        kept = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
-        return f"SELECT {columns}, {own} WHERE {kept}"
+        states = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
+        return f"SELECT {columns}, {own} WHERE {states}"
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Lake:
 
         Looks at every file's size, so call this once per stage; without `sized`, only each day's record is read.
         """
-        found, root = {}, str(self.root)
+        records, root = {}, str(self.root)
         for folder in sorted(n for n in files.names(self.root / OBSERVED) if n.startswith(_DAY)):
             try:
                 # Thousands of files a year, several times a night: a str costs a tenth of a Path.
@@ -219,8 +219,8 @@ class Lake:
             except (msgspec.DecodeError, OSError):
                 continue
             if whole:
-                found[record.snapshot_date] = record
-        return found
+                records[record.snapshot_date] = record
+        return records
 
     def commit(
         self,
@@ -283,20 +283,20 @@ class Lake:
 
     def damaged(self) -> list[date]:
         """The days whose files have the right size but the wrong digest. Reads every file."""
-        found = []
+        problems = []
         for day, record in self.days().items():
             try:
                 self.check(record)
             except DamagedError:
-                found.append(day)
-        return found
+                problems.append(day)
+        return problems
 
-    def sweep(self, gone: Iterable[date]) -> None:
-        """Remove killed writers' leftovers: half-written day records, and files of the expired days `gone`."""
+    def sweep(self, expired: Iterable[date]) -> None:
+        """Remove killed writers' leftovers: half-written day records, and files of `expired` days."""
         for aside in self.root.glob(f"{OBSERVED}/snapshot_date=*/.*{files.PARTIAL}"):
             aside.unlink()
-        if gone := set(gone):
-            self.drop(gone - self.days().keys())
+        if expired := set(expired):
+            self.drop(expired - self.days().keys())
 
     def scan(self, table: Table, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """The table's rows on some days as SQL, with `snapshot_date`; columns that older files lack are NULL. A day
@@ -307,9 +307,9 @@ class Lake:
         if not days:
             return no_rows((*table.columns, SNAPSHOT_DATE))
         schemas = self.schemas(table, days)
-        known = {name for schema in schemas for name in schema.names}
+        stored = {name for schema in schemas for name in schema.names}
         columns = ", ".join(
-            f"CAST({c.name if c.name in known else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
+            f"CAST({c.name if c.name in stored else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
         )
         read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
         return f"SELECT {columns}, {_OF_FILE} AS snapshot_date FROM {read}"
@@ -317,12 +317,12 @@ class Lake:
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
         """The distinct schemas of the days' files: several if declarations changed between the days."""
         declared = {record.fingerprint: record.snapshot_date for record in days}
-        found: list[pa.Schema] = []
+        schemas: list[pa.Schema] = []
         for day in declared.values():
             schema = _schema(self._part(table.name, day)).remove_metadata()
-            if schema not in found:
-                found.append(schema)
-        return found
+            if schema not in schemas:
+                schemas.append(schema)
+        return schemas
 
     def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """The observations of some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
@@ -371,8 +371,8 @@ class StagedLake(Lake):
 
     def days(self, *, sized: bool = True) -> dict[date, DayRecord]:
         """Every complete day, made here or below, in order."""
-        found = self.below.days(sized=sized) | super().days(sized=sized)
-        return {day: found[day] for day in sorted(found) if day not in self.hidden}
+        days = self.below.days(sized=sized) | super().days(sized=sized)
+        return {day: days[day] for day in sorted(days) if day not in self.hidden}
 
     def move_in(self) -> None:
         """Move the days that were made here into the lake below, and remove the hidden days there."""
@@ -490,26 +490,26 @@ def _measured(
 
 def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
     """The sorted ids of a set's records whose statements differ from the current rows of an attached database."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for table in of_set(set_name):
         columns = _alike(con, current, table)
         if columns:
             new, old = candidate.scan(table.name), f"{current}.main.{table.name}"
             seen = candidate.scan(OBSERVED)
             query = sql("changed_ids", table=table, columns=columns, new=new, observed=seen, current=old)
-            found.update(r[0] for r in con.execute(query).fetchall())
-    return sorted(found)
+            ids.update(r[0] for r in con.execute(query).fetchall())
+    return sorted(ids)
 
 
 def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
     """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
-    found = []
+    counts = []
     for table in TABLES.values():
         columns = _alike(con, before, table)
         if columns:
             query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
-            found.append(_counts(table, con.execute(query).fetchone()))
-    return tuple(found)
+            counts.append(_counts(table, con.execute(query).fetchone()))
+    return tuple(counts)
 
 
 def unchanged_counts(con: duckdb.DuckDBPyConnection, table: Table, schema: str = "main") -> TableCounts:

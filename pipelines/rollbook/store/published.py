@@ -166,11 +166,11 @@ class Versions:
     def clear(self) -> int:
         """Remove the link first, then every version and the folder; returns how many versions there were."""
         self.link.unlink(missing_ok=True)
-        found = self.all()
-        for version in found:
+        versions = self.all()
+        for version in versions:
             remove(version)
         shutil.rmtree(self.folder, ignore_errors=True)
-        return len(found)
+        return len(versions)
 
     def _new_name(self) -> Path:
         """A name that sorts after all others, even if the clock was set back."""
@@ -186,18 +186,18 @@ def target(path: Path, folder: Path | None = None) -> Path | None:
     beside it); None for anything else.
     """
     if path.is_symlink():
-        found = path.parent / path.readlink()
-        is_version = found.parent == (folder or path.parent / FOLDER) and not found.is_symlink()
-        return found if is_version and found.is_file() else None
+        linked = path.parent / path.readlink()
+        is_version = linked.parent == (folder or path.parent / FOLDER) and not linked.is_symlink()
+        return linked if is_version and linked.is_file() else None
     return path if path.is_file() else None
 
 
 def set_aside(path: Path, aside: Path) -> None:
     """Link or copy the file at a path to `aside`; move anything that is not a file there."""
-    found = target(path)
-    if found is not None:
+    file = target(path)
+    if file is not None:
         if not aside.exists():
-            same_file(found, aside)
+            same_file(file, aside)
     else:
         files.move(path, aside)
 
@@ -237,8 +237,8 @@ class OwnFiles:
         """Register a finished file, durably, before readers get the file."""
         for above in (self._path.parent.parent, self._path.parent):
             files.folder(above)
-        known = self._registered() | {self._digest(file): self.erasure_register.count}
-        files.write(self._path, msgspec.json.encode(Registered(files=known)))
+        digests = self._registered() | {self._digest(file): self.erasure_register.count}
+        files.write(self._path, msgspec.json.encode(Registered(files=digests)))
 
     def is_unmodified(self, path: Path) -> bool:
         """Whether a file is there and is what the warehouse wrote, byte for byte."""
@@ -252,9 +252,9 @@ class OwnFiles:
     def erasures_of(self, path: Path) -> int | None:
         """How many erasures a file of ours reflects; None if the warehouse did not write the file so."""
         file = target(path)
-        if file is None or _has_wal(path) or _has_wal(file) or not (known := self._registered()):
+        if file is None or _has_wal(path) or _has_wal(file) or not (digests := self._registered()):
             return None
-        return known.get(self._digest(file))
+        return digests.get(self._digest(file))
 
     def forget(self) -> None:
         """Read each file again before recognising the file: something is damaged."""

@@ -343,12 +343,14 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
 def retracked(con: duckdb.DuckDBPyConnection) -> list[str]:
     """The columns, as table.column, that a file's history has and the declarations leave untracked, or the reverse."""
     there = existing(con)
-    found = []
+    columns = []
     for table in TABLES.values():
         current, versions = (there.get((schema, table.name), Existing()) for schema in ("main", "history"))
-        have, kept = {name for name, _ in current.columns}, {name for name, _ in versions.columns}
-        found += [f"{table.name}.{c.name}" for c in table.columns if c.name in have and (c.name in kept) != c.tracked]
-    return sorted(found)
+        have, versioned = {name for name, _ in current.columns}, {name for name, _ in versions.columns}
+        columns += [
+            f"{table.name}.{c.name}" for c in table.columns if c.name in have and (c.name in versioned) != c.tracked
+        ]
+    return sorted(columns)
 
 
 def _make(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing | None) -> None:
@@ -359,9 +361,9 @@ def _make(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing | N
     con.execute(f"CREATE TABLE {full} ({', '.join(f'{c.name} {c.type}' for c in columns)})")
     if have is not None:
         there = {column for column, _ in have.columns}
-        kept = ", ".join(f"TRY_CAST({c.name} AS {c.type}) AS {c.name}" for c in columns if c.name in there)
-        if kept:
-            con.execute(f"INSERT INTO {full} BY NAME SELECT {kept} FROM {full}{REPLACED}")
+        casts = ", ".join(f"TRY_CAST({c.name} AS {c.type}) AS {c.name}" for c in columns if c.name in there)
+        if casts:
+            con.execute(f"INSERT INTO {full} BY NAME SELECT {casts} FROM {full}{REPLACED}")
 
 
 def _comment(con: duckdb.DuckDBPyConnection, relation: Relation, have: Existing) -> None:
@@ -388,22 +390,22 @@ def check_format(con: duckdb.DuckDBPyConnection, name: str) -> None:
     Raises duckdb.CatalogException if it is no file of Rollbook's.
     """
     try:
-        found = con.execute("SELECT format FROM spans.version").fetchone()
+        row = con.execute("SELECT format FROM spans.version").fetchone()
     except duckdb.BinderException:  # older than the number
-        found = (None,)
-    formats.check(found[0] if found else None, name)
+        row = (None,)
+    formats.check(row[0] if row else None, name)
 
 
 def existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:
     """Return the tables of the current database by schema and name."""
-    found: dict[tuple[str, str], Existing] = {}
+    existing: dict[tuple[str, str], Existing] = {}
     for schema, name, about, column, kind, comment in con.execute("""
         SELECT c.schema_name, c.table_name, t.comment, c.column_name, c.data_type, c.comment
         FROM duckdb_columns() AS c INNER JOIN duckdb_tables() AS t USING (database_name, schema_name, table_name)
         WHERE c.database_name = current_database()
         ORDER BY c.column_index
     """).fetchall():
-        table = found.setdefault((schema, name), Existing(about))
+        table = existing.setdefault((schema, name), Existing(about))
         table.columns.append((column, kind))
         table.comments[column] = comment
-    return found
+    return existing

@@ -43,12 +43,12 @@ def environment(package: str, folder: str) -> Environment:
     # S701 asks for HTML escaping; this is SQL, made from our own declarations.
     folders = dict.fromkeys(((package, folder), (package, "sql"), ("rollbook.store", "sql")))
     loader = ChoiceLoader([PackageLoader(*place) for place in folders])
-    made = Environment(  # noqa: S701
+    environment = Environment(  # noqa: S701
         loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         bytecode_cache=Compiled(package),
     )
-    made.globals["m"] = made.get_template(MACROS).module
-    return made
+    environment.globals["m"] = environment.get_template(MACROS).module
+    return environment

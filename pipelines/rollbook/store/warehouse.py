@@ -161,13 +161,13 @@ class Warehouse:
 
     def recorded(self, path: Path) -> dict[tuple[date, int], datetime]:
         """The landings in a file's record of the syncs, by day and number: when each began. Raises DamagedError."""
-        found = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
-        return {(day, number): began.replace(tzinfo=UTC) for day, number, began in found}
+        rows = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
+        return {(day, number): began.replace(tzinfo=UTC) for day, number, began in rows}
 
     def outcomes(self, path: Path) -> dict[tuple[date, int], str]:
         """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
-        found = self._rows("SELECT snapshot_date, landing, outcome FROM ops.syncs", path)
-        return {(day, number): outcome for day, number, outcome in found}
+        rows = self._rows("SELECT snapshot_date, landing, outcome FROM ops.syncs", path)
+        return {(day, number): outcome for day, number, outcome in rows}
 
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
@@ -207,9 +207,9 @@ class Warehouse:
         A day may expire only if all files hold the day: any may be restored later, and the lake could not add the day.
         """
         alike = set(self.merged_days().items())
-        for kept in self.kept():
+        for version in self.kept():
             with suppress(DamagedError, duckdb.Error):
-                alike &= set(self.merged_days(kept).items())
+                alike &= set(self.merged_days(version).items())
         return dict(alike)
 
     def expire_rejects(self, before: date) -> None:
@@ -218,11 +218,11 @@ class Warehouse:
             SELECT 1 FROM ops.rejects WHERE snapshot_date < DATE '{before}'
             UNION ALL SELECT 1 FROM ops.refused_values WHERE snapshot_date < DATE '{before}' LIMIT 1
         """
-        for kept in filter(self.own.is_unmodified, self.kept()):
-            if self._rows(either, kept):
-                with self.finishing(kept) as con:
+        for version in filter(self.own.is_unmodified, self.kept()):
+            if self._rows(either, version):
+                with self.finishing(version) as con:
                     ops.expire_rejects(con, before)
-                self.replace(kept)
+                self.replace(version)
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
         """Whether the published file, or another, can be read: the catalog, or if `thoroughly` every value."""
@@ -271,22 +271,22 @@ class Warehouse:
         """The kept versions before the published file, the newest first."""
         return self.versions.kept()
 
-    def restore(self, kept: Path, amend: Amend | None = None) -> None:
+    def restore(self, version: Path, amend: Amend | None = None) -> None:
         """Publish a kept file again at once, and keep the previous one. Raises DamagedError.
 
         `amend` changes the copy that readers get. Days that were merged since are not lost: the next merge adds the
         lake's days that the file lacks.
         """
-        if not self.is_sound(kept, thoroughly=True):
-            raise DamagedError(f"{kept.name} cannot be read: restore another one (`rollbook restore` lists them)")
+        if not self.is_sound(version, thoroughly=True):
+            raise DamagedError(f"{version.name} cannot be read: restore another one (`rollbook restore` lists them)")
         if amend is not None:
-            with self.finishing(kept) as con:
+            with self.finishing(version) as con:
                 amend(con)
-            if self.own.is_unmodified(kept):
+            if self.own.is_unmodified(version):
                 self.own.register(self.next)
-            kept = self.next
+            version = self.next
         altered = self._set_aside_altered()
-        self._show(self.versions.again(kept), instead_of=altered)
+        self._show(self.versions.again(version), instead_of=altered)
         self.drop_next()
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
@@ -303,7 +303,7 @@ class Warehouse:
         Returns the altered version, if any; the caller removes that once readers have another. Only the last KEPT
         altered files are kept.
         """
-        found = target(self.published)
+        altered = target(self.published)
         if self.own.is_unmodified(self.published):
             if self.versions.newest() is None:  # not a link: a copy from a backup
                 self.versions.again(self.published)
@@ -316,7 +316,7 @@ class Warehouse:
         log.warning("%s is not as Rollbook wrote it; kept as %s", PUBLISHED, aside.relative_to(self.root))
         for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
             old.unlink()
-        return found if found != self.published else None
+        return altered if altered != self.published else None
 
     def lost(self, path: Path) -> tuple[TableCounts, ...]:
         """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
@@ -340,12 +340,12 @@ class Warehouse:
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:
             try:
-                known = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+                current = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
             except (duckdb.CatalogException, duckdb.BinderException):  # the set was declared since the last publish
                 return {}
             columns = ", ".join((of.key, *of.names))
             query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
-            rows = con.execute(query, [list(set(known) - received)]).fetchall()
+            rows = con.execute(query, [list(set(current) - received)]).fetchall()
         return {
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows

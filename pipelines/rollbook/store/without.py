@@ -27,11 +27,11 @@ _SETS = ", ".join(literal(name) for name in OF_STUDENTS)
 Gone = Callable[[int], bool]
 
 
-def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, gone: Gone) -> set[int]:
-    """Return the ids of the `gone` students who were observed on a day."""
+def gone_on_day(con: duckdb.DuckDBPyConnection, lake: Lake, record: DayRecord, erased: Gone) -> set[int]:
+    """Return the ids of the `erased` students who were observed on a day."""
     observed = file_literal(lake.own(OBSERVED, record.snapshot_date))
     ids = f"SELECT DISTINCT id FROM {_read(observed)} WHERE set_name IN ({_SETS}) AND id IS NOT NULL"
-    return {row[0] for row in con.execute(ids).fetchall() if gone(row[0])}
+    return {row[0] for row in con.execute(ids).fetchall() if erased(row[0])}
 
 
 def day_without(
@@ -44,17 +44,17 @@ def day_without(
     lake.check(record)
     day, changed, rows = record.snapshot_date, {}, dict(record.rows)
     for name in rows.keys() & {*ABOUT_STUDENTS, OBSERVED}:
-        source, kept = _read(file_literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
-        left = count(con, f"SELECT COUNT(*) FILTER ({kept}) FROM {source}")
+        source, condition = _read(file_literal(lake.own(name, day))), f"NOT ({_about(name, students)})"
+        left = count(con, f"SELECT COUNT(*) FILTER ({condition}) FROM {source}")
         if left == rows[name]:
             continue
         target = files.folder(aside / name / str(day)) / "part-0.parquet"
-        con.execute(f"COPY (SELECT * FROM {source} WHERE {kept}) TO {literal(target)} {COPY}")
+        con.execute(f"COPY (SELECT * FROM {source} WHERE {condition}) TO {literal(target)} {COPY}")
         changed[name] = target
         rows[name] = left
     digests = {n: files.digest(changed.get(n, lake.own(n, day))) for n in rows}
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
-    made = msgspec.structs.replace(
+    rewritten = msgspec.structs.replace(
         record,
         digest=digest_of(digests, record.landings, record.approved),
         digests=digests,
@@ -62,14 +62,14 @@ def day_without(
         sizes=sizes,
         rows=rows,
     )
-    return made, changed
+    return rewritten, changed
 
 
-def may_hold(path: Path, scratch: Path, gone: Gone) -> bool:
+def may_hold(path: Path, scratch: Path, erased: Gone) -> bool:
     """Whether a copy that somebody altered holds a student who is gone, or cannot be read."""
     try:
         with connect(path, scratch=scratch, read_only=True) as con:
-            return bool(gone_in_file(con, gone))
+            return bool(gone_in_file(con, erased))
     except (RollbookError, duckdb.Error):
         return True
 
@@ -81,21 +81,21 @@ def rows_in_file(path: Path, scratch: Path, students: Collection[int]) -> int:
         return sum(count(con, f"SELECT COUNT(*) FILTER ({condition}) FROM {table}") for table, condition in about)
 
 
-def gone_in_file(con: duckdb.DuckDBPyConnection, gone: Gone) -> set[int]:
-    """Return the ids of the `gone` students in an open database file."""
-    found: set[int] = set()
+def gone_in_file(con: duckdb.DuckDBPyConnection, erased: Gone) -> set[int]:
+    """Return the ids of the `erased` students in an open database file."""
+    students: set[int] = set()
     for table, column in _columns(con):
         ids = con.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL")
-        found.update(row[0] for row in ids.fetchall())
-    return set(filter(gone, found))
+        students.update(row[0] for row in ids.fetchall())
+    return set(filter(erased, students))
 
 
-def remove_from_file(con: duckdb.DuckDBPyConnection, gone: Gone, digests: Mapping[str, str]) -> None:
-    """Delete the rows about the `gone` students from an open database file, whose pages still hold their bytes.
+def remove_from_file(con: duckdb.DuckDBPyConnection, erased: Gone, digests: Mapping[str, str]) -> None:
+    """Delete the rows about the `erased` students from an open database file, whose pages still hold their bytes.
 
     `digests` maps the old digests of rewritten days of the lake to the new ones.
     """
-    students = gone_in_file(con, gone)
+    students = gone_in_file(con, erased)
     with transaction(con):
         if students:
             for table, column in _columns(con):
@@ -124,10 +124,10 @@ def _about(name: str, students: Collection[int]) -> str:
 
 def _columns(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     """The tables of an open database file that hold students' ids, each with the expression for the id, as SQL."""
-    found = []
+    counts = []
     for (schema, name), table in schemas.existing(con).items():
         if schema == "ops" and name in ("rejects", "refused_values"):
-            found.append((f"{schema}.{name}", f"CASE WHEN set_name IN ({_SETS}) THEN id END"))
+            counts.append((f"{schema}.{name}", f"CASE WHEN set_name IN ({_SETS}) THEN id END"))
         elif STUDENT_ID in {column for column, _ in table.columns}:
-            found.append((f"{schema}.{name}", STUDENT_ID))
-    return found
+            counts.append((f"{schema}.{name}", STUDENT_ID))
+    return counts

@@ -120,11 +120,11 @@ def set_mode(path: Path, mode: int) -> None:
     except OSError as error:
         if error.errno not in _NO_MODES or path.stat().st_uid != os.geteuid():
             raise
-    if (found := stat.S_IMODE(path.stat().st_mode)) & 0o077 & ~mode:
+    if (current := stat.S_IMODE(path.stat().st_mode)) & 0o077 & ~mode:
         raise machine.NotOfferedError(
             errno.ENOTSUP,
             f"{path} cannot be made private: its file system ({machine.file_system(path)}) leaves it the mode"
-            f" {found:03o}, so other accounts of this machine could read pupils' records. Mount it for this account"
+            f" {current:03o}, so other accounts of this machine could read pupils' records. Mount it for this account"
             f" only (CIFS: uid={machine.account()},file_mode=0600,dir_mode=0700), or set ROLLBOOK_WAREHOUSE to a folder"
             " on another disk",
         )
@@ -158,9 +158,9 @@ class Decoded(Generic[T]):
         with open(path, "rb") as file:  # noqa: PTH123 - thousands a night: a str costs a tenth of a Path
             stat = os.fstat(file.fileno())
             same = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            known = self._known.get(path)
-            if known is not None and known[0] == same:
-                return known[1]
+            cached = self._known.get(path)
+            if cached is not None and cached[0] == same:
+                return cached[1]
             decoded = self._decode(file.read(), path)
         self._known[path] = same, decoded
         return decoded
@@ -175,11 +175,11 @@ def sync(path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        found = os.fstat(fd)
-        if error.errno not in _NO_FOLDER_SYNC or not stat.S_ISDIR(found.st_mode):
+        status = os.fstat(fd)
+        if error.errno not in _NO_FOLDER_SYNC or not stat.S_ISDIR(status.st_mode):
             raise
-        if found.st_dev not in _told:
-            _told.add(found.st_dev)
+        if status.st_dev not in _told:
+            _told.add(status.st_dev)
             log.warning(
                 "The file system of %s (%s) cannot flush a folder (%s): after a power failure, the newest files may be"
                 " missing, and the next sync makes or fetches them again",
@@ -256,15 +256,15 @@ def aside(within: Path) -> Iterator[Path]:
     """
     place = within if os.access(within, os.W_OK | os.X_OK) else None
     while True:
-        made = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
-        lock = Lock(made / LOCK)
+        folder = Path(tempfile.mkdtemp(prefix=ASIDE, dir=place))
+        lock = Lock(folder / LOCK)
         with suppress(*_REMOVED):  # a sweep removed the folder before the locking
             lock.acquire()
             break
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         lock.release()
 
 

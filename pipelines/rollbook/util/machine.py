@@ -90,17 +90,17 @@ def memory() -> int:
 
 def bare_environment() -> dict[str, str]:
     """The environment of a process of ours that needs no settings, so no key either: the same package, little else."""
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    return kept | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_PACKAGES), kept.get("PYTHONPATH"))))}
+    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return environment | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_PACKAGES), environment.get("PYTHONPATH"))))}
 
 
 def size(path: Path) -> int:
     """Return the bytes on disk of a file, or of all files below a folder; a hard-linked file counts once."""
     seen: dict[tuple[int, int], int] = {}
     below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)  # skips what is gone
-    for found in (path,) if path.is_file() else below:
+    for file in (path,) if path.is_file() else below:
         with suppress(OSError):  # removed in the meantime
-            stat = found.lstat()
+            stat = file.lstat()
             seen[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
     return sum(seen.values())
 

@@ -67,7 +67,9 @@ RESERVED = {
 
 
 def check(table: Table) -> None:
-    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where no erasure comes."""
+    """Raise DeclarationError for a declaration that would fail a night, or put a person's data where no erasure
+    comes.
+    """
     for column in table.columns:
         where = f"tables.py: {table.name}.{column.name}"
         if column.name in RESERVED:
@@ -182,8 +184,8 @@ def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
     columns = [_KEY_COLUMN.fullmatch(part) for line in lines for part in line.split(", ")]
     if len(lines) > 1 or None in columns:
         raise ValueError(f"views/sql/{name}.sql: write its key as '-- key: day, class_id (may be NULL)', on one line")
-    found = [m for m in columns if m]
-    return tuple(m[1] for m in found), tuple(m[1] for m in found if m[2])
+    matches = [m for m in columns if m]
+    return tuple(m[1] for m in matches), tuple(m[1] for m in matches if m[2])
 
 
 def views() -> tuple[View, ...]:

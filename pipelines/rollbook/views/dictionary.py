@@ -90,8 +90,8 @@ def render() -> str:
         "rollup_types": fleet.types(),
         "cookbook": cookbook(),
     }
-    made = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701 - it is Markdown
-    written = made.from_string(text("dictionary.md.jinja")).render(values)
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701 - it is Markdown
+    written = environment.from_string(text("dictionary.md.jinja")).render(values)
     return "\n".join(line.rstrip() for line in written.splitlines()) + "\n"
 
 
@@ -145,8 +145,8 @@ def write_dbt(folder: Path) -> Path:
     Rollbook did not write.
     """
     path = folder / DBT_FILE
-    if not (found := existing(folder)).is_dir():
-        raise ArgumentError(f"{found} is not a folder: name one, for example models/rollbook in your dbt project")
+    if not (nearest := existing(folder)).is_dir():
+        raise ArgumentError(f"{nearest} is not a folder: name one, for example models/rollbook in your dbt project")
     is_ours = path.is_file() and path.read_bytes().startswith(MARK.encode())
     if path.is_symlink() or (path.exists() and not is_ours):
         raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")

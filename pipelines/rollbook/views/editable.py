@@ -88,9 +88,9 @@ class Line:
     decimal_comma: bool
 
 
-def ensure(root: Path, mode: int = files.PRIVATE_FILE, *, known: Iterable[Term] = ()) -> None:
-    """Write each file if there is none: the default thresholds, and the `known` terms."""
-    for name, text in ((THRESHOLDS, render_thresholds()), (TERMS, render_terms(known))):
+def ensure(root: Path, mode: int = files.PRIVATE_FILE, *, terms: Iterable[Term] = ()) -> None:
+    """Write each file if there is none: the default thresholds, and the `terms`."""
+    for name, text in ((THRESHOLDS, render_thresholds()), (TERMS, render_terms(terms))):
         if not (root / name).exists():
             files.write(root / name, text.encode(), mode)
 
@@ -125,16 +125,16 @@ def read_thresholds(path: Path) -> tuple[Threshold, ...]:
 
     Raises SettingError, which names the line and what to write instead.
     """
-    known = {t.name: t for t in DEFAULTS}
-    found: dict[str, Threshold] = {}
+    defaults = {t.name: t for t in DEFAULTS}
+    thresholds: dict[str, Threshold] = {}
     for line in _lines(path, THRESHOLDS_HEADER, needed=2):
         name = line.cells[0]
-        if name not in known:
-            raise malformed(path, line.number, f"{name[:40]!r} is not a threshold; write one of {', '.join(known)}")
-        if name in found:
+        if name not in defaults:
+            raise malformed(path, line.number, f"{name[:40]!r} is not a threshold; write one of {', '.join(defaults)}")
+        if name in thresholds:
             raise malformed(path, line.number, f"{name} is listed twice; keep one of the lines")
-        found[name] = replace(known[name], value=_number(path, line, known[name]))
-    return tuple(found.get(t.name, t) for t in DEFAULTS)
+        thresholds[name] = replace(defaults[name], value=_number(path, line, defaults[name]))
+    return tuple(thresholds.get(t.name, t) for t in DEFAULTS)
 
 
 def _number(path: Path, line: Line, default: Threshold) -> float:
@@ -151,13 +151,13 @@ def _number(path: Path, line: Line, default: Threshold) -> float:
 
 def read_terms(path: Path) -> tuple[Term, ...]:
     """Read the terms, in the order of their days. Raises SettingError, which names the line and what to write."""
-    found: dict[str, tuple[Term, int]] = {}
+    terms: dict[str, tuple[Term, int]] = {}
     for line in _lines(path, TERMS_HEADER, needed=3):
         term = _term(path, line)
-        if term.name in found:
+        if term.name in terms:
             raise malformed(path, line.number, f"{term.name[:40]!r} is listed twice; give each term its own name")
-        found[term.name] = term, line.number
-    in_order = sorted(found.values(), key=lambda entry: entry[0].first_day)
+        terms[term.name] = term, line.number
+    in_order = sorted(terms.values(), key=lambda entry: entry[0].first_day)
     for (one, _), (next_, number) in pairwise(in_order):
         if next_.first_day <= one.last_day:
             raise malformed(

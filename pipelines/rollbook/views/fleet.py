@@ -77,13 +77,13 @@ def views() -> tuple[catalog.View, ...]:
 def seen() -> tuple[Relation, ...]:
     """Return the same views as relations of an institution's own file."""
     types: dict[tuple[str, str], Any] = dict(catalog.types())
-    found = []
+    views = []
     for view in catalog.views():
         if view.name not in LEFT_OUT:
             personal = personal_of({name for name, _ in view.columns})
             columns = (Column(c, types[view.name, c], about, personal=c in personal) for c, about in view.columns)
-            found.append(Relation("main", view.name, view.comment, tuple(columns)))
-    return tuple(found)
+            views.append(Relation("main", view.name, view.comment, tuple(columns)))
+    return tuple(views)
 
 
 def tables(more: Iterable[Relation] = ()) -> tuple[Relation, ...]:

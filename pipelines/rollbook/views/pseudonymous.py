@@ -77,10 +77,10 @@ def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views
         full = f"{relation.schema}.{relation.name}"
         if is_empty(relation):
             con.execute(f"COMMENT ON TABLE {full} IS {literal(f'{relation.comment} {EMPTY}')}")
-        told = shown(relation)
+        columns = shown(relation)
         for c in relation.columns:
-            if c.name == STUDENT or c not in told:
-                meaning = _meaning(c.name, c.comment, left_out=c not in told)
+            if c.name == STUDENT or c not in columns:
+                meaning = _meaning(c.name, c.comment, left_out=c not in columns)
                 con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(meaning)}")
     for view in views:
         personal = personal_of({name for name, _ in view.columns})

@@ -34,12 +34,12 @@ def test_anything_in_the_build_folder_is_swept_away(house: House, expected: Expe
 
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
-    before, book = house.state()["rollbook.duckdb"], house.rollbook()
-    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), writer(book):
-        snapshot(book, land(book))
-        merged = merge(book)
-        book.warehouse.next.write_bytes(b"garbage" * 1000)
-        publish(book, merged)
+    before, rollbook = house.state()["rollbook.duckdb"], house.rollbook()
+    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), writer(rollbook):
+        snapshot(rollbook, land(rollbook))
+        merged = merge(rollbook)
+        rollbook.warehouse.next.write_bytes(b"garbage" * 1000)
+        publish(rollbook, merged)
     assert house.state()["rollbook.duckdb"] == before
     recovered(house, expected)
 

@@ -38,14 +38,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 STAGES = ("land", "snapshot", "merge", "publish")
 
 
-def stages(book: Rollbook) -> list[Callable[[], Any]]:
+def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called in turn."""
     made: dict[str, Any] = {}
     return [
-        lambda: made.update(manifest=land(book)),
-        lambda: snapshot(book, made["manifest"]),
-        lambda: made.update(merged=merge(book)),
-        lambda: publish(book, made["merged"]),
+        lambda: made.update(manifest=land(rollbook)),
+        lambda: snapshot(rollbook, made["manifest"]),
+        lambda: made.update(merged=merge(rollbook)),
+        lambda: publish(rollbook, made["merged"]),
     ]
 
 
@@ -57,9 +57,9 @@ def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
     small: tuple[House, Disk], expected: Expected, stage: str
 ) -> None:
     house, mounted = small
-    before, book = house.state(), house.rollbook()
-    with pytest.raises(MachineError) as refused, ExitStack() as until_told, writer(book):
-        *earlier, last = stages(book)[: STAGES.index(stage) + 1]
+    before, rollbook = house.state(), house.rollbook()
+    with pytest.raises(MachineError) as refused, ExitStack() as until_told, writer(rollbook):
+        *earlier, last = stages(rollbook)[: STAGES.index(stage) + 1]
         for work in earlier:
             work()
         until_told.enter_context(mounted.full())

@@ -65,9 +65,9 @@ def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_
     house: House, expected: Expected
 ) -> None:
     house.service.students = more = [*LISTED, *students(30, first=200)]
-    book = house.rollbook()
-    with writer(book):
-        snapshot(book, land(book))
+    rollbook = house.rollbook()
+    with writer(rollbook):
+        snapshot(rollbook, land(rollbook))
     expected.night(4, more, classes(4))
     house.at(5).service.students = students(60)
     with pytest.raises(HeldError, match="31 of 91 rows of students would be removed"):

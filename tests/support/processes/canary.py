@@ -121,8 +121,8 @@ def _pieces(path: Path, content: bytes) -> Iterator[bytes]:
     elif path.suffix == ".duckdb":
         yield _rows(path)
     elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as book:
-            yield from (book.read(name) for name in book.namelist())
+        with zipfile.ZipFile(path) as rollbook:
+            yield from (rollbook.read(name) for name in rollbook.namelist())
 
 
 def _frames(path: Path, content: bytes) -> Iterator[bytes]:

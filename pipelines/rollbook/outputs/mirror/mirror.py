@@ -106,11 +106,11 @@ class MirrorState(formats.Stored, frozen=True, kw_only=True):
     """The state of a warehouse: the random id, which the copy carries; how the last update failed; when the copy was
     last proven, when a proof was last tried, and why the proof failed (`unproven`).
 
-    `known` has the size, modification time, inode and digest of each local file, so that only changed files are read.
+    `digests` has the size, modification time, inode and digest of each local file, so that only changed files are read.
     """
 
     warehouse: str
-    known: dict[str, tuple[int, int, int, str]] = msgspec.field(default_factory=dict)
+    digests: dict[str, tuple[int, int, int, str]] = msgspec.field(default_factory=dict)
     failed: str = ""
     proven_at: datetime | None = None
     tried_at: datetime | None = None
@@ -175,7 +175,7 @@ class Mirror(Listener):
     def landings(self, day: date) -> list[int]:
         """The numbers of the day's landings that the copy holds."""
         named = re.compile(rf"raw/snapshot_date={day}/(?:landing|discarded)=(\d+)/")
-        return [int(found[1]) for path in self.state().known if (found := named.match(path))] if self.url else []
+        return [int(match[1]) for path in self.state().digests if (match := named.match(path))] if self.url else []
 
     def check(self) -> None:
         """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
@@ -193,12 +193,12 @@ class Mirror(Listener):
         store fails. Returns what was done, in words.
         """
         bucket = Bucket(self.url, self.folder)
-        last, known, before = newest(bucket), self._known(), self.state()
-        local = _files(known)
+        last, digests, before = newest(bucket), self._known(), self.state()
+        local = _files(digests)
         lost = [] if last is None or accept_loss else self._lost_here(bucket, last, local)
         # A lost landing stays known: the number is not given to another landing.
-        still = {path: was for path, was in before.known.items() if _source(path) in lost}
-        state = msgspec.structs.replace(before, known=still | known)
+        still = {path: was for path, was in before.digests.items() if _source(path) in lost}
+        state = msgspec.structs.replace(before, digests=still | digests)
         self._note(state)
         school_id = self.school_id()
         if last is not None:
@@ -213,23 +213,23 @@ class Mirror(Listener):
                 progress("files", done, len(missing))
         number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
         number += last is None or last.files != listed or adopt
-        made = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
+        catalog = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
         is_next = last is None or number > last.number
-        if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(made)):
+        if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(catalog)):
             raise MirrorError(
                 f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
                 " Sync each institution from one machine only"
             )
         names = {stored_as(path, file) for path, file in listed.items()}
         names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}
-        gone = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
-        bucket.delete(gone)
+        outdated = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
+        bucket.delete(outdated)
         self._note(msgspec.structs.replace(state, failed=""))
         if lost:
             raise _lost(bucket, lost)
         return (
             f"Copied {count_of(len(missing), 'file')} ({in_bytes(sum(file.size for _, _, file in missing))}), removed"
-            f" {len(gone)}. The copy holds {count_of(len(made.days()), 'landed day')}."
+            f" {len(outdated)}. The copy holds {count_of(len(catalog.days()), 'landed day')}."
         )
 
     def check_sources(self) -> None:
@@ -308,7 +308,7 @@ class Mirror(Listener):
 
     def _known(self) -> dict[str, tuple[int, int, int, str]]:
         """Every file to copy by path in the warehouse, as in `State`. Only files that are new or changed are read."""
-        known, now = self.state().known, {}
+        cached, now = self.state().digests, {}
         paths = [self.root / name for name in _SINGLE]
         for folder in _FOLDERS:
             paths += sorted((self.root / folder).rglob("*"))
@@ -317,7 +317,7 @@ class Mirror(Listener):
             if path.is_file() and not path.is_symlink() and "/." not in f"/{name}":
                 stat = path.stat()
                 same = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-                was = known.get(name)
+                was = cached.get(name)
                 now[name] = was if was and was[:3] == same else (*same, files.digest(path))
         return now
 
@@ -357,8 +357,8 @@ def stored_as(path: str, file: File) -> str:
 
 def _day_of(path: str) -> date | None:
     """The day of a landing, of a snapshot or of a file in either; None for any other file."""
-    found = _DAY.search(path)
-    return date.fromisoformat(found[1]) if found else None
+    match = _DAY.search(path)
+    return date.fromisoformat(match[1]) if match else None
 
 
 def _source(path: str) -> str:
@@ -370,23 +370,23 @@ def _source(path: str) -> str:
 
 def _sources(paths: Mapping[str, File]) -> dict[str, Source]:
     """Sources that cannot be rebuilt: each landing, and each other file alone."""
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for path, file in paths.items():
         if not path.startswith(SNAPSHOTS):
-            found.setdefault(_source(path), {})[path.rsplit("/", 1)[-1]] = (path, file)
-    return found
+            sources.setdefault(_source(path), {})[path.rsplit("/", 1)[-1]] = (path, file)
+    return sources
 
 
-def _files(known: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
-    return {path: File(size, digest) for path, (size, _, _, digest) in known.items()}
+def _files(entries: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
+    return {path: File(size, digest) for path, (size, _, _, digest) in entries.items()}
 
 
 def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
     """The lost files, which stay in the copy, and the snapshots of their days."""
-    kept = {path: file for path, file in last.files.items() if _source(path) in lost}
-    days = {_day_of(path) for path in kept} - {None}
+    staying = {path: file for path, file in last.files.items() if _source(path) in lost}
+    days = {_day_of(path) for path in staying} - {None}
     derived = {path: file for path, file in last.files.items() if path.startswith(SNAPSHOTS) and path not in local}
-    return kept | {path: file for path, file in derived.items() if _day_of(path) in days}
+    return staying | {path: file for path, file in derived.items() if _day_of(path) in days}
 
 
 def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
@@ -407,7 +407,9 @@ def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) ->
 def _check_owner(
     bucket: Bucket, last: Catalog, warehouse: str, school_id: int | None, lost: list[str], *, adopt: bool
 ) -> None:
-    """Raise MirrorError for another warehouse's copy, and LostError if the copy may be all that is left of the other."""
+    """Raise MirrorError for another warehouse's copy, and LostError if the copy may be all that is left of the
+    other.
+    """
     if None not in (last.school_id, school_id) and last.school_id != school_id:
         raise MirrorError(
             f"{bucket.url} holds the copy of institution {last.school_id}; this is institution {school_id}. Set"
@@ -460,8 +462,8 @@ def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: N
             files.folder(target.parent)
             with files.replacing(target) as aside:
                 with aside.open("wb") as opened:
-                    found = bucket.fetch(stored_as(path, file), opened)
-                if found != file.sha256:
+                    digest = bucket.fetch(stored_as(path, file), opened)
+                if digest != file.sha256:
                     raise MirrorError(
                         f"{path} is missing in {bucket.url}, or not what was copied. If a sync is copying right now,"
                         " run this again when it is done: what was fetched is kept. If not, `rollbook mirror verify`"
@@ -531,7 +533,9 @@ class Bucket:
             return bytes(self._obstore.get(self._store, name).bytes())
 
     def fetch(self, name: str, to: IO[bytes] | None = None) -> str:
-        """Read an object, into an open file if given; returns the SHA-256 in hex, empty if the object does not exist."""
+        """Read an object, into an open file if given; returns the SHA-256 in hex, empty if the object does not
+        exist.
+        """
         digest = sha256()
         with self._translated("be read"), suppress(FileNotFoundError):
             for chunk in self._obstore.get(self._store, name):
@@ -545,7 +549,7 @@ class Bucket:
         """The size in bytes of every object below a folder, by name."""
         with self._translated("be listed"):
             listed: Iterator[list[dict[str, Any]]] = self._obstore.list(self._store, prefix=prefix or None)
-            return {found["path"]: found["size"] for page in listed for found in page}
+            return {entry["path"]: entry["size"] for page in listed for entry in page}
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects. Where an object is missing, the rest may stay for the next time."""
@@ -593,13 +597,13 @@ def prove(settings: Settings, progress: Progress) -> None:
         )
         expired = beside.landings.expired_days()
         past.rebuild(beside, confirm=always, accept_loss=bool(expired))
-        found = [*_differing(ours, theirs, in_lake=bool(expired))]
+        differing = [*_differing(ours, theirs, in_lake=bool(expired))]
         for file in (ours.published, *ours.kept()) if expired else ():
-            found += _faults(ours, file)
-    if found:
+            differing += _faults(ours, file)
+    if differing:
         raise MirrorError(
-            f"What was restored from the copy is not what readers have: {listed_names(found, 5)}. Run `rollbook mirror"
-            " verify`; if it finds nothing, run `rollbook rebuild`, and this again"
+            f"What was restored from the copy is not what readers have: {listed_names(differing, 5)}. Run `rollbook"
+            " mirror verify`; if it finds nothing, run `rollbook rebuild`, and this again"
         )
 
 
@@ -637,5 +641,5 @@ def _faults(warehouse: Warehouse, file: Path) -> list[str]:
     if not warehouse.is_sound(file, thoroughly=True):
         return [f"{file.name} cannot be read"]
     with connect(file, scratch=warehouse.scratch, read_only=True) as con:
-        found = checks.examine(con, warehouse.lake, warehouse.lake.days(), whole=True).values()
-    return [f"{file.name}: {sentence}" for sentences in found for sentence in sentences]
+        findings = checks.examine(con, warehouse.lake, warehouse.lake.days(), whole=True).values()
+    return [f"{file.name}: {sentence}" for sentences in findings for sentence in sentences]

@@ -125,16 +125,16 @@ class Alerts:
                 ]
             good = outcomes == [outcome] and outcome.kind is AlertKind.SYNCED
             new = [o for o in outcomes if o.id not in state.reported]
-            told = [o for o in new if o.kind is not AlertKind.SYNCED or (good and state.failing)]
+            due = [o for o in new if o.kind is not AlertKind.SYNCED or (good and state.failing)]
             self._save(
                 msgspec.structs.replace(
                     state,
                     reported=(*state.reported, *(o.id for o in new))[-REMEMBERED:],
                     failing=not good,
-                    outbox=(*state.outbox, *map(self._message, told)),
+                    outbox=(*state.outbox, *map(self._message, due)),
                 )
             )
-            return bool(told)
+            return bool(due)
 
     def take(self, message: Message) -> Message | None:
         """Lease a message, to be sent; None if another process has the message."""
@@ -281,9 +281,9 @@ def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
             channels = tuple(c for c in message.channels if c in own.channels)  # other addresses are no longer set
             group = groups.setdefault((notify.get_secret_value() if notify else "", channels), [])
             group.append(News(name, own, message))
-    for (_, channels), found in groups.items():
-        if any(news.is_due(wait=wait) for news in found):
-            now = [news for news in found if not news.message.tries or news.is_due(wait=False)]
+    for (_, channels), due in groups.items():
+        if any(news.is_due(wait=wait) for news in due):
+            now = [news for news in due if not news.message.tries or news.is_due(wait=False)]
             taken = [news._replace(message=mine) for news in now if (mine := news.alerts.take(news.message))]
             notify = taken[0].alerts.settings.notify if taken else None
             failed = send(notify, channels, *_written(taken)) if notify and channels else {}
@@ -293,21 +293,21 @@ def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
                 news.alerts.settle(news.message, failed)
 
 
-def _written(found: Sequence[News]) -> tuple[str, str]:
-    """The subject and text of one message that covers all of `found`."""
-    last = found[-1].message
-    institutions = {news.name for news in found}
+def _written(group: Sequence[News]) -> tuple[str, str]:
+    """The subject and text of one message that covers a whole `group`."""
+    last = group[-1].message
+    institutions = {news.name for news in group}
     if len(institutions) == 1:
-        earlier = [f"{news.message.subject}\n{news.message.text}" for news in found[:-1]]
+        earlier = [f"{news.message.subject}\n{news.message.text}" for news in group[:-1]]
         return last.subject, "\n\n".join([last.text, *earlier])
     by_cause: dict[tuple[AlertKind, date | None, str], list[News]] = {}
-    for news in found:
+    for news in group:
         # The institution's name is replaced, to group equal causes.
         cause = re.sub(rf"(?<![\w-]){re.escape(news.name)}(?![\w-])", "NAME", news.message.text.partition("\n")[0])
         by_cause.setdefault((news.message.kind, news.message.day, cause), []).append(news)
     kinds = list(AlertKind)
     causes = sorted(by_cause.items(), key=lambda item: (kinds.index(item[0][0]), -len(item[1]), item[0][1] or date.min))
-    counts = {kind: len({news.name for news in found if news.message.kind is kind}) for kind in kinds}
+    counts = {kind: len({news.name for news in group if news.message.kind is kind}) for kind in kinds}
     parts = []
     for (kind, day, cause), of_cause in causes[:MAX_CAUSES]:
         of = f" ({day})" if day else ""

@@ -63,11 +63,11 @@ def main() -> None:
     import apprise
 
     order = json.load(sys.stdin)
-    chosen = {name: made for name, made in messengers(order["addresses"]).items() if name in order["names"]}
-    for made in chosen.values():
-        made.socket_connect_timeout = made.socket_read_timeout = order["seconds"] / 2
-        if hasattr(made, "smtp_host"):
-            made.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
+    chosen = {name: notifier for name, notifier in messengers(order["addresses"]).items() if name in order["names"]}
+    for notifier in chosen.values():
+        notifier.socket_connect_timeout = notifier.socket_read_timeout = order["seconds"] / 2
+        if hasattr(notifier, "smtp_host"):
+            notifier.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
     logger = logging.getLogger("apprise")
     logger.filters.clear()  # `addresses` drops every line; here the results need them, to explain a failure
     logger.setLevel(logging.DEBUG)
@@ -88,10 +88,10 @@ def main() -> None:
 def _reason(entries: Iterable[NotifyLogEntry]) -> tuple[str, bool]:
     """The reason why a message was not delivered, without the service's own text, and whether a retry can help."""
     for line in (f"{entry.level} {entry.message}" for entry in entries):
-        if found := re.search(HTTP, line):
-            return f"answered {found[1]}", found[1] == "429" or found[1] >= "500"
-        if found := re.search(SMTP, line):
-            return f"answered {found[1]}", found[1] < "500"
+        if match := re.search(HTTP, line):
+            return f"answered {match[1]}", match[1] == "429" or match[1] >= "500"
+        if match := re.search(SMTP, line):
+            return f"answered {match[1]}", match[1] < "500"
         if re.search(NO_ANSWER, line):
             return "gave no answer, and may have shown it all the same", False
     return "could not be reached, or did not answer in time", True

@@ -45,15 +45,18 @@ class MorningPage(Listener):
         self.path.unlink(missing_ok=True)
 
     def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
-        book = self.rollbook
-        if not book.warehouse.merged_days():  # nothing is published, or all of it was discarded
+        rollbook = self.rollbook
+        if not rollbook.warehouse.merged_days():  # nothing is published, or all of it was discarded
             self.path.unlink(missing_ok=True)
             return
-        unproven = [u.description for u in book.landings.long_unproven()]
-        with connect(book.warehouse.published, scratch=book.warehouse.scratch, read_only=True) as con:
-            names, remarks = book.settings.report_names, [*filter(None, (each.remark() for each in book.listeners))]
+        unproven = [u.description for u in rollbook.landings.long_unproven()]
+        with connect(rollbook.warehouse.published, scratch=rollbook.warehouse.scratch, read_only=True) as con:
+            names, remarks = (
+                rollbook.settings.report_names,
+                [*filter(None, (each.remark() for each in rollbook.listeners))],
+            )
             page = make(con, at=at, names=names, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
-        files.write(self.path, page.encode(), book.warehouse.mode)
+        files.write(self.path, page.encode(), rollbook.warehouse.mode)
 
 
 def make(
@@ -80,14 +83,14 @@ def on_page(error: RollbookError) -> str:
     if not isinstance(error, HeldError) or not isinstance(error.report, Hold):
         return "Last night's sync did not work, so nothing newer is known yet. The next one that works makes up for it."
     counts = [c for c in error.report.counts if not TABLES[c.table].is_list]
-    gone = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
+    removed = [f"{c.removed:,} of {c.before:,} {c.table}" for c in counts if c.table in WALKED and c.removed]
     # One of a set's tables has a row per record, so the largest count is close to the number of records.
     most = {name: max((c.altered for c in counts if TABLES[c.table].set == name), default=0) for name in WALKED}
     lost = {
         name: max((n for c in counts if TABLES[c.table].set == name for _, n in c.vanished.values()), default=0)
         for name in WALKED
     }
-    parts = [f"{' and '.join(gone)} would no longer be listed"] if gone else []
+    parts = [f"{' and '.join(removed)} would no longer be listed"] if removed else []
     for numbers, would in ((most, "the records of {} would change"), (lost, "figures of {} would vanish")):
         if of := " and ".join(f"{number:,} {name}" for name, number in numbers.items() if number):
             parts.append(would.format(of))

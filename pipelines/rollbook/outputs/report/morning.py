@@ -199,9 +199,9 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
 
 
 def _all(con: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
-    found = con.execute(query)
-    columns = [column[0] for column in found.description or ()]
-    return [Row(**dict(zip(columns, row, strict=True))) for row in found.fetchall()]
+    result = con.execute(query)
+    columns = [column[0] for column in result.description or ()]
+    return [Row(**dict(zip(columns, row, strict=True))) for row in result.fetchall()]
 
 
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:
@@ -351,16 +351,16 @@ def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float
         high, low = top + 24, top + PANEL - 12
         chart.labels.append(Label(heading, 0, top + 13))
         chart.lines += [(((x, high), (x, low)), "grid", 1) for x in (across(day.toordinal()) for day in weeks)]
-        known = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
-        if not known:
+        points = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
+        if not points:
             chart.labels.append(Label("no values", 50, (high + low) / 2, anchor="middle"))
             continue
-        up = _up([v for _, v in known], low, high)
-        chart.lines.append((tuple((x, up(v)) for x, v in known), "strong", 2))
-        for (x, v), anchor, dx, bold in ((known[0], "end", -7, False), (known[-1], "start", 7, True)):
+        up = _up([v for _, v in points], low, high)
+        chart.lines.append((tuple((x, up(v)) for x, v in points), "strong", 2))
+        for (x, v), anchor, dx, bold in ((points[0], "end", -7, False), (points[-1], "start", 7, True)):
             chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
             chart.labels.append(Label(_number(v), x, up(v) + 4.5, "ink", anchor, dx, bold))
-        described.append(f"{heading.lower()}: {_number(known[0][1])} to {_number(known[-1][1])}")
+        described.append(f"{heading.lower()}: {_number(points[0][1])} to {_number(points[-1][1])}")
     chart.alt += f"{'; '.join(described)}."
     return chart
 

@@ -326,14 +326,14 @@ class TableHistory:
         con, name = self.con, self.name
         before = count(con, f"SELECT COUNT(*) FROM main.{name}")
         self._run("current_changes")
-        found = dict(con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
+        counted = dict(con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
         same = " AND ".join(f"m.{k} = x.{k}" for k in self.table.key)
         con.execute(f"DELETE FROM main.{name} AS m USING current_changes AS x WHERE {same} AND x.change <> 'added'")
         con.execute(
             f"INSERT INTO main.{name} BY NAME SELECT {self.columns} FROM current_changes WHERE change <> 'removed'"
         )
         self._refresh_untracked()
-        counts = {change: found.get(change, 0) for change in ("added", "changed", "removed")}
+        counts = {change: counted.get(change, 0) for change in ("added", "changed", "removed")}
         return TableCounts(table=name, before=before, **counts)
 
     def _refresh_untracked(self) -> None:

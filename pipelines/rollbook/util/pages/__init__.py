@@ -25,10 +25,10 @@ def environment(package: str, **filters: Callable[..., str]) -> Environment:
     """
 
     def read(name: str) -> str | None:
-        found = (files(place).joinpath(name) for place in (package, __name__))
-        return next((file.read_text(encoding="utf-8") for file in found if file.is_file()), None)
+        folders = (files(place).joinpath(name) for place in (package, __name__))
+        return next((file.read_text(encoding="utf-8") for file in folders if file.is_file()), None)
 
-    made = Environment(
+    environment = Environment(
         loader=FunctionLoader(read),
         autoescape=True,
         undefined=StrictUndefined,
@@ -36,5 +36,5 @@ def environment(package: str, **filters: Callable[..., str]) -> Environment:
         lstrip_blocks=True,
         bytecode_cache=Compiled(package),
     )
-    made.filters.update(filters, printable=lambda value: printable(str(value)))
-    return made
+    environment.filters.update(filters, printable=lambda value: printable(str(value)))
+    return environment
