@@ -38,7 +38,7 @@ def test_a_folder_that_is_missing_or_a_file_has_no_names(tmp_path: Path) -> None
     assert (files.names(tmp_path), files.names(tmp_path / "file"), files.names(tmp_path / "gone")) == (["file"], [], [])
 
 
-def test_nothing_is_written_through_a_link_that_lies_where_the_temporary_file_would(tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link_in_the_temporary_place(tmp_path: Path) -> None:
     victim, target = tmp_path / "victim", tmp_path / "out" / "data.md"
     target.parent.mkdir()
     victim.write_text("mine")

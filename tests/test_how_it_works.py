@@ -87,7 +87,7 @@ def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_are_there_and_nothing_is_of_one_machine(page: str) -> None:
+def test_the_commands_in_the_docs_exist_and_name_no_machine(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
     commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}

@@ -106,7 +106,7 @@ def test_a_temporary_folder_is_private_and_goes_with_its_block(tmp_path: Path) -
     assert list(build.iterdir()) == []
 
 
-def test_in_a_warehouse_that_can_only_be_read_it_is_made_in_the_systems_temporary_folder(
+def test_a_read_only_warehouse_uses_the_systems_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -115,7 +115,7 @@ def test_in_a_warehouse_that_can_only_be_read_it_is_made_in_the_systems_temporar
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_writer_sweeps_what_a_dead_process_left_and_nothing_of_a_living_one(tmp_path: Path) -> None:
+def test_a_writer_sweeps_dead_processes_files_and_no_living_ones(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "w")
     warehouse.prepare()
     process = multiprocessing.get_context("fork").Process(target=_leave, args=(warehouse.build,), daemon=True)

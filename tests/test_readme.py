@@ -64,7 +64,7 @@ def test_its_python_runs_and_gives_rows(published: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "pattern"), [(RUNNING, rf"^\| `({PREFIX}\w+)` \|"), (".env.example", rf"^#?({PREFIX}\w+)=")]
 )
-def test_its_settings_and_those_of_the_example_file_are_the_settings_there_are(page: str, pattern: str) -> None:
+def test_the_readme_and_the_example_file_list_every_setting(page: str, pattern: str) -> None:
     named = re.findall(pattern, (ROOT / page).read_text(), flags=re.MULTILINE)
     assert sorted(named) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
 

@@ -71,9 +71,7 @@ def test_a_declaration_that_would_fail_later_is_refused(change: dict[str, Any], 
 @pytest.mark.parametrize(
     ("name", "taken"), [("calendar", "main.calendar"), ("changes", "main.changes"), ("days", "spans.days")]
 )
-def test_a_table_with_the_name_of_a_view_or_of_a_table_of_ours_is_refused(
-    name: str, taken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_named_like_a_view_or_table_is_refused(name: str, taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TABLES, name, replace(TABLES["classes"], name=name))
     with pytest.raises(DeclarationError, match=f"has the name {taken}. Name the declared table otherwise"):
         catalog.check_names()

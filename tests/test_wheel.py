@@ -93,9 +93,7 @@ def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: 
         assert "rollbook.defs.launches" in (home / "dagster.yaml").read_text()
 
 
-def test_its_component_is_loaded_in_a_project_with_a_package_of_the_same_name_as_our_folder(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_component_loads_in_a_project_with_a_package_pipelines(installed: Path, tmp_path: Path) -> None:
     files = {
         "pyproject.toml": '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "pipelines"\n',
         "pipelines/__init__.py": "OURS = True\n",

@@ -187,7 +187,7 @@ def test_the_demo_answers_questions_and_stays_apart_from_the_real_school(
     assert published(tmp_path, school) == [(service.school["id"], len(service.students))]
 
 
-def test_a_dagster_home_that_cannot_be_used_is_named_and_a_missing_one_is_made(
+def test_an_unusable_dagster_home_is_named_and_a_missing_one_made(
     rollbook: Run, service: Service, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

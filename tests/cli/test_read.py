@@ -47,9 +47,7 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
         ("SELECT nobody FROM students", "DuckDB refused the query"),
     ],
 )
-def test_sql_refuses_in_a_sentence_what_does_more_than_read_and_what_is_not_a_query(
-    fortnight: School, query: str, message: str
-) -> None:
+def test_sql_refuses_all_but_a_reading_query_in_a_sentence(fortnight: School, query: str, message: str) -> None:
     assert message in error(run_at(fortnight.warehouse, "sql", query), 2)
 
 

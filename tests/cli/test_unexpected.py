@@ -42,7 +42,7 @@ def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) 
 
 
 @pytest.mark.slow
-def test_a_stage_that_fails_unexpectedly_says_the_kind_of_error_and_where_its_log_is(
+def test_an_unexpected_failure_names_its_kind_and_its_log(
     environment: dict[str, str],
 ) -> None:
     done = run(environment, IN_A_STAGE, "sync")
@@ -53,7 +53,7 @@ def test_a_stage_that_fails_unexpectedly_says_the_kind_of_error_and_where_its_lo
     )
 
 
-def test_a_command_that_fails_unexpectedly_says_the_kind_of_error_and_its_place(environment: dict[str, str]) -> None:
+def test_an_unexpected_error_is_told_by_its_kind_and_place(environment: dict[str, str]) -> None:
     done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(

@@ -35,7 +35,7 @@ timezone = "Mars/Base"
 """
 
 
-def test_a_school_has_its_days_its_night_its_freshness_and_six_described_options() -> None:
+def test_a_school_has_days_a_night_freshness_and_described_options() -> None:
     with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_FIRST_DATE": "2026-08-01"}) as defs:
         published = defs.resolve_asset_graph().get(PUBLISHED)
         schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
@@ -71,7 +71,7 @@ def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: P
     assert days.get_partition_keys(current_time=datetime(2026, 8, 3, 12, tzinfo=UTC)) == ["2026-08-02", "2026-08-03"]
 
 
-def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp_path: Path) -> None:
+def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom rollbook.definitions import defs\n"
         "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"
@@ -85,7 +85,7 @@ def test_without_any_setting_the_ui_loads_and_nothing_of_a_fleet_is_imported(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_registry_has_a_schedule_for_each_cron_line_and_zone_which_asks_for_one_run(tmp_path: Path) -> None:
+def test_a_registry_has_a_schedule_per_cron_line_and_zone(tmp_path: Path) -> None:
     """The days begin where a day begins first: nobody's today is missing while elsewhere has yesterday."""
     path = tmp_path / "institutions.toml"
     path.write_text(REGISTRY)

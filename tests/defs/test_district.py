@@ -61,9 +61,7 @@ def state(district: District, name: str) -> dict[str, Any]:
     return found
 
 
-def test_an_institutions_run_syncs_it_alone_and_no_others_key_is_in_its_process(
-    district: District, job: DistrictJob, today: date
-) -> None:
+def test_an_institutions_run_has_no_other_institutions_key(district: District, job: DistrictJob, today: date) -> None:
     seen: list[dict[str, str]] = []
     district["ash"].before = lambda _: seen.append(dict(os.environ))
     result = job.run_for("ash", days=(today,), tags=COMMAND)
@@ -96,7 +94,7 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
     assert state(district, "birch")["last"]["kind"] == "held"
 
 
-def test_a_night_goes_on_after_a_failure_ends_red_naming_it_and_a_retry_repeats_only_that(
+def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     district: District, job: DistrictJob, today: date
 ) -> None:
     district["birch"].on(faults.refused(401), path="auth", times=1)

@@ -45,9 +45,7 @@ def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
     return [e.user_message for e in entries if e.dagster_event is None]
 
 
-def test_a_sync_marks_every_asset_on_its_day_with_its_counts_whichever_it_is_launched_from(
-    house: House, job: Job
-) -> None:
+def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         result = job.run(day, tags=SYNC, launched_from=["history", "classes"])
     assert result.success
@@ -79,7 +77,7 @@ def test_a_sync_marks_every_asset_on_its_day_with_its_counts_whichever_it_is_lau
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
 
 
-def test_a_changed_declaration_marks_the_days_made_before_until_they_are_made_again(
+def test_a_changed_declaration_marks_earlier_days_until_they_are_made_again(
     house: House, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2):
@@ -114,7 +112,7 @@ def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) 
     }
 
 
-def test_the_nightly_run_always_asks_and_a_run_by_hand_does_not_within_minutes(tmp_path: Path) -> None:
+def test_the_nightly_run_always_fetches_and_others_not_within_minutes(tmp_path: Path) -> None:
     with (
         new_house(students(60), classes(2), first_date="2026-11-01", cache_minutes="5") as house,
         graph.job(house, tmp_path / "home") as job,
@@ -170,7 +168,7 @@ def test_contradictions_of_the_source_are_published_with_a_warning(house: House,
     assert house.query("SELECT COUNT(*) FROM students") == [(60,)]
 
 
-def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(house: House, job: Job) -> None:
+def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: Job) -> None:
     service = house.service
     assert job.nightly(house, 1).success
     before = house.state()
@@ -207,9 +205,7 @@ def test_a_held_sync_fails_saying_so_in_its_first_line_and_approval_merges_it(ho
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
 
 
-def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_can_be_had(
-    house: House, job: Job
-) -> None:
+def test_a_backfill_marks_the_landed_days_and_names_the_skipped(house: House, job: Job) -> None:
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
         house.service.students[1] = student(2, **({"name": None} if number == 3 else {"nickname": "of no concern"}))
@@ -246,7 +242,7 @@ def test_a_backfill_marks_the_landed_days_and_says_of_the_others_that_nothing_ca
     assert house.tables() == tables
 
 
-def test_a_past_day_is_rebuilt_and_one_without_a_landing_fails_in_words(house: House, job: Job) -> None:
+def test_a_past_day_is_rebuilt_and_a_day_without_landing_fails_clearly(house: House, job: Job) -> None:
     assert job.nightly(house, 1).success
     with quarter_past_two(house, 3):
         requests = len(house.service.requests)
@@ -269,7 +265,7 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
     assert metadata == {"exit_code": 2}
 
 
-def test_a_file_that_rollbook_itself_spoiled_is_not_published_and_force_repairs_it(house: House, job: Job) -> None:
+def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house: House, job: Job) -> None:
     assert job.nightly(house, 1).success
     expected = Expected().night(1, house.service.students, house.service.classes)
     with duckdb.connect(str(house.published)) as con:

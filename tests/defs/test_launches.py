@@ -56,7 +56,7 @@ LOOP = "&a {ops: *a, loggers: &b [*b, {env: X}]}"
         json.dumps({"query": "{ x }", "variables": {"a": json.loads("[" * 900 + "]" * 900), "e": ENV}}).encode(),
     ],
 )  # fmt: skip
-def test_a_request_that_names_a_variable_or_resources_is_refused_however_it_is_written(body: bytes) -> None:
+def test_a_request_with_variables_or_resources_is_refused_in_any_spelling(body: bytes) -> None:
     assert refused(body)
 
 
@@ -99,7 +99,7 @@ def ask(body: bytes, *, path: str = "/graphql", method: str = "POST") -> tuple[i
     return sent[0]["status"], sent[1]["body"]
 
 
-def test_the_app_gets_what_is_passed_on_as_it_came_and_no_more_than_a_query_can_be() -> None:
+def test_the_app_gets_a_body_unchanged_and_no_larger_than_allowed() -> None:
     good, bad = launch(config(reason="r" * 5000)), launch(config(reason=ENV))
     assert ask(good) == (200, good)
     assert ask(bad) == ask(bad, path="/graphql/") == (403, NO_VARIABLES.encode())
@@ -108,7 +108,7 @@ def test_the_app_gets_what_is_passed_on_as_it_came_and_no_more_than_a_query_can_
 
 
 @pytest.mark.parametrize("is_guarded", [True, False])
-def test_a_run_has_the_account_of_the_guards_header_and_none_without_the_guard(
+def test_a_run_has_the_guards_account_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_guarded: bool
 ) -> None:
     """To Dagster's own webserver anybody may send that header."""

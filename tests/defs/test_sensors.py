@@ -131,9 +131,7 @@ def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
     ] * alerts
 
 
-def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
-    watch: Watch, hook: Webhook, clock: Any
-) -> None:
+def test_a_late_night_and_the_sync_that_follows_are_told_once(watch: Watch, hook: Webhook, clock: Any) -> None:
     assert watch.job.run(night(1), tags=SYNC).success
     clock.move_to(datetime(2026, 11, 21, 4, 14, tzinfo=UTC))
     watch.look()
@@ -156,7 +154,7 @@ def test_a_late_night_is_told_once_and_so_is_the_sync_that_makes_up_for_it(
     ]
 
 
-def test_a_commands_run_is_told_by_the_command_and_not_again_by_the_daemon(tmp_path: Path, hook: Webhook) -> None:
+def test_a_commands_run_is_told_once_by_the_command(tmp_path: Path, hook: Webhook) -> None:
     """And a webhook that is down costs the sync nothing but a line on standard error."""
     with new_house(students(60), classes(2), notify=hook.url, retry_seconds=0) as house:
         house.service.now = lambda: datetime.now(UTC)

@@ -17,7 +17,7 @@ def count(page: Book) -> int:
     return int(page.once("students", lambda: page.read("SELECT COUNT(*) FROM students")[1][0][0]))
 
 
-def test_a_publish_while_a_page_is_made_leaves_both_nights_as_they_are() -> None:
+def test_a_publish_during_a_page_leaves_both_nights_whole() -> None:
     with new_house(students(5), classes(1)) as house:
         house.night(1)
         page = Book(house.warehouse)

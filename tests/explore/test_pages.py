@@ -105,7 +105,7 @@ def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:
     assert shown(fortnight, pages.student, key=other)["watched"] is None
 
 
-def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(fortnight: School) -> None:
+def test_students_are_found_by_any_text_former_students_too(fortnight: School) -> None:
     ((key, name, reference),) = fortnight.rows("SELECT student_id, name, reference_id FROM students ORDER BY 1 LIMIT 1")
     for text in (str(key), name.upper(), reference, f"  {name} "):
         assert key in {row[0] for row in listed(fortnight, pages.students, f"text={text}")}
@@ -120,7 +120,7 @@ def test_students_are_found_by_any_text_as_data_and_those_who_left_as_well(fortn
     assert [row[:1] for row in listed(fortnight, pages.students)] == everyone
 
 
-def test_two_dates_are_a_week_apart_until_others_are_chosen_either_way_round(fortnight: School) -> None:
+def test_two_dates_are_a_week_apart_unless_chosen(fortnight: School) -> None:
     found = shown(fortnight, pages.compare)
     assert (found["before"], found["day"]) == (LAST - timedelta(days=7), LAST)
     chosen = shown(fortnight, pages.compare, f"from={LAST}&to={DAYS[3]}")
@@ -213,7 +213,7 @@ def test_an_address_that_cannot_be_answered_says_why(
     assert shown(fortnight, pages.students, "page=99999999999999999999")["listing"].page == 1
 
 
-def test_a_view_that_is_opened_later_sees_the_newer_night_though_another_reads(small: School) -> None:
+def test_a_view_opened_later_sees_the_newer_night(small: School) -> None:
     early, late = Book(small.warehouse), Book(small.warehouse)
     with early.open():
         with pytest.raises(duckdb.Error, match="read-only"):

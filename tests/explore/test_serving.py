@@ -123,7 +123,7 @@ def test_headers_have_an_end_and_an_id_has_at_most_eighteen_digits(explored: Exp
         assert ask(explored, path + "9" * 18, {}).status == 401
 
 
-def test_only_its_own_pages_or_a_person_download_a_list_or_show_a_value(explored: Explored) -> None:
+def test_only_own_pages_or_a_person_download_or_show_values(explored: Explored) -> None:
     cookie = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
     for path in ("/students?csv=1", "/why?table=students&key=1&column=name&show=on"):
         for site in ("cross-site", "same-site"):
@@ -136,7 +136,7 @@ def test_only_its_own_pages_or_a_person_download_a_list_or_show_a_value(explored
     assert "frame-ancestors 'none'" in followed.headers["Content-Security-Policy"]
 
 
-def test_each_view_is_one_line_of_the_access_log_and_a_download_another(small: School, tmp_path: Path) -> None:
+def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_path: Path) -> None:
     with exploring(small.warehouse, tmp_path / "run") as explored:
         ((key, name),) = small.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
         filtered = rows_of("roster", ("name", "is", name))
@@ -181,7 +181,7 @@ def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:
             assert (refused.status, "cannot be sorted by &lt;img" in refused.text) == (404, True)
 
 
-def test_a_record_leads_to_where_it_comes_from_as_far_as_that_is_kept_and_back(tmp_path: Path) -> None:
+def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:
     others = [*students(10, first=2), student(12, **within("summary", completion_rate=5.0))]
     with new_house([student(1), *others], [school_class(501, class_status=0)], keep_days=1) as house:
         for number in (1, 2, 3):
@@ -256,7 +256,7 @@ def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, 
         assert "socket.bind" in explored.asked.read_text()  # the record was kept
 
 
-def test_it_does_not_wait_long_for_a_page_that_is_still_at_work(fortnight: School) -> None:
+def test_explore_does_not_wait_long_for_a_busy_page(fortnight: School) -> None:
     """An interpreter that ends below a query may crash."""
     served = "lambda *_: threading.Thread(target=time.sleep, args=(100,)).start()"
     script = "import threading, time; from rollbook.cli import app; from rollbook.explore import server"

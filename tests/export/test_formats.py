@@ -122,7 +122,7 @@ def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, ou
     assert not any(c.hyperlink for c in cells)
 
 
-def test_an_excel_column_is_as_wide_as_its_longest_text_and_keeps_its_format(fortnight: School, out: Path) -> None:
+def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: School, out: Path) -> None:
     write(fortnight, "SELECT reason, last_activity_date, is_falling FROM students_to_watch", Format.XLSX, out)
     sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
     ((longest,),) = fortnight.rows("SELECT MAX(LENGTH(reason)) FROM students_to_watch")
@@ -189,7 +189,7 @@ def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     assert out.read_text() == "older"
 
 
-def test_a_folder_that_is_not_there_and_a_warehouse_without_a_sync_are_named(tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_warehouse_without_syncs_are_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="is not a folder"):
         check_target(tmp_path / "nowhere" / "f.csv")
     with pytest.raises(ArgumentError, match="is a device"):

@@ -220,6 +220,6 @@ def test_queries_that_could_write_are_named(school: School, query: str, what: st
     )
 
 
-def test_a_pivot_whose_values_are_not_named_is_several_statements_and_is_told_what_to_write(school: School) -> None:
+def test_a_pivot_without_named_values_is_refused_with_advice(school: School) -> None:
     with pytest.raises(ArgumentError, match=r"Name the values of a PIVOT: ON column IN \(\.\.\.\)"):
         run_query(school.published, "PIVOT classes ON class_status USING COUNT(*)")

@@ -248,7 +248,7 @@ def test_an_object_that_cannot_be_read_is_not_stated(name: str, text: str, expec
     assert refused == ([(7, table, key, str(expected))] if isinstance(expected, Refused) else [])
 
 
-def test_of_two_entries_of_one_class_the_last_one_counts_with_a_finding() -> None:
+def test_of_two_entries_of_a_class_the_last_counts() -> None:
     second = ENTRY.replace("Algebra 1", "Algebra 2")
     flattener, _ = read("student_classes.classes", "object", f"[{ENTRY}, {second}]", odd=False)
     batch = flattener.last()

@@ -150,7 +150,7 @@ def test_it_has_of_each_institution_what_its_own_file_has(fleet: Fleet, name: st
         assert sum(1 for count in counts.values() if count) >= 2, "the test compares nothing"
 
 
-def test_it_has_of_odd_nights_and_of_a_large_school_what_their_own_files_have(fortnight: School) -> None:
+def test_the_fleets_file_equals_the_institutions_own_files(fortnight: School) -> None:
     with played(NIGHTS, ODD, LARGE) as district:
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
         fleet = Fleet(district, district.build())
@@ -227,7 +227,7 @@ def test_the_rollups_say_the_same_as_the_views_of_each_institution(fleet: Fleet)
     assert fleet.rows(f"{counted} ORDER BY ALL") == fleet.rows(f"{classes_daily} ORDER BY ALL")
 
 
-def test_a_student_counts_once_per_institution_and_a_stale_one_with_its_last_day(fleet: Fleet) -> None:
+def test_a_student_counts_once_per_institution_by_the_last_day(fleet: Fleet) -> None:
     last = f"SELECT * FROM fleet_daily WHERE snapshot_date = DATE '{night(11)}'"
     ((_, institutions, landed, oldest, listed, *_),) = fleet.rows(last)
     by_institution = dict(fleet.rows("SELECT institution, COUNT(*) FROM students GROUP BY ALL"))

@@ -42,7 +42,7 @@ def listed(district: District, columns: str) -> list[tuple[Any, ...]]:
     return rows(district.warehouse / "fleet.duckdb", f"SELECT {columns} FROM institutions ORDER BY institution")
 
 
-def test_readers_get_the_new_file_as_a_whole_and_keep_the_one_they_have_open(district: District) -> None:
+def test_readers_get_the_new_file_whole_or_keep_the_old(district: District) -> None:
     built = district.build()
     assert (built.institutions, built.students, built.newest_day, built.left_out) == (2, 7, night(1), {})
     with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
@@ -118,7 +118,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     assert listed(district, "newest_day")[0] == (night(1),)
 
 
-def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: District) -> None:
+def test_the_last_night_is_told_without_unregistered_institutions(district: District) -> None:
     folder = district.warehouse / "fleet" / "state"
     district.pause(CEDAR, "holidays")
     last = {"kind": "failed", "at": "2036-11-21T03:00:00+01:00", "day": "2036-11-21", "message": "It is down"}
@@ -134,7 +134,7 @@ def test_the_last_night_is_told_and_who_left_the_registry_is_left_out(district: 
 
 
 @pytest.mark.slow
-def test_an_erased_student_is_in_no_file_of_the_fleet_and_nobody_else_is_missing() -> None:
+def test_an_erased_student_is_in_no_file_of_the_fleet() -> None:
     with new_district([ASH, BIRCH]) as district:
         house = district.house(ASH)
         house.night(1, [*students(4), canary.canary()], classes(1))

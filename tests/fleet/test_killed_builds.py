@@ -44,7 +44,7 @@ def versions(files: list[Path]) -> list[str]:
     ]
 
 
-def test_a_killed_build_leaves_two_whole_files_of_which_one_may_say_that_it_is_older(district: District) -> None:
+def test_a_killed_build_leaves_two_whole_files_perhaps_of_different_age(district: District) -> None:
     for name in (ASH, BIRCH):
         district.house(name).night(2, over={"pseudonymous": True})
     files = [district.warehouse / name for name in ("fleet.duckdb", "fleet-pseudonymous.duckdb")]

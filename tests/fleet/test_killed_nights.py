@@ -55,7 +55,7 @@ def done(district: District) -> set[str]:
     }
 
 
-def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound_and_asks_nothing_twice(district: District) -> None:
+def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: District) -> None:
     random, seconds, killed = Random(15), 2.0, 0
     settled: set[str] = set()
     asked: dict[str, int] = {}

@@ -90,7 +90,7 @@ def test_only_institutions_without_a_sync_are_fetched(nights: Nights) -> None:
     assert [host.most_at_once for host in nights.district.hosts] == [1, 1, 1, 0, 0], "one request at a time"
 
 
-def test_outcomes_are_kept_for_the_owner_alone_and_no_key_is_in_any_file(nights: Nights) -> None:
+def test_outcomes_are_the_owners_and_no_file_has_a_key(nights: Nights) -> None:
     folder = nights.district.warehouse / "fleet" / "state"
     assert sorted(p.stem for p in folder.glob("*.json")) == sorted(nights.first)
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
@@ -101,7 +101,7 @@ def test_outcomes_are_kept_for_the_owner_alone_and_no_key_is_in_any_file(nights:
 
 
 @pytest.mark.slow
-def test_three_nights_of_a_refused_key_pause_an_institution_until_it_is_resumed() -> None:
+def test_three_nights_of_a_refused_key_pause_an_institution() -> None:
     with new_district(["ash", "birch"]) as district, webhook() as hook:
         district.write(defaults='notify = { env = "HOOK" }')
         with pytest.MonkeyPatch.context() as patch:

@@ -50,7 +50,7 @@ def stat(pid: int) -> list[str]:
     return proc(pid, "stat").rpartition(")")[2].split()
 
 
-def test_no_process_has_a_key_in_its_environment_and_a_killed_one_costs_itself(district: District) -> None:
+def test_no_worker_has_a_key_in_its_environment_or_harms_another(district: District) -> None:
     """A worker is killed while its service keeps it waiting; meanwhile all processes are looked at."""
     district.hosts[1].on(faults.hang(60), path="auth", times=1)
     seen: set[int] = set()

@@ -92,7 +92,7 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_each_table_and_view_has_of_each_institution_what_its_own_pseudonymous_file_has(district: District) -> None:
+def test_each_table_and_view_equals_the_institutions_pseudonymous_files(district: District) -> None:
     compared = 0
     tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables((RELEASE,))]
     with duckdb.connect() as con:
@@ -231,7 +231,7 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 
 
 @pytest.mark.slow
-def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(district: District) -> None:
+def test_an_institution_with_a_damaged_file_waits_for_its_next_sync(district: District) -> None:
     (district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
     printed = run("fleet", "build", exits=1)
     assert "birch was left out: its file is damaged" in printed
@@ -243,7 +243,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_until_its_next_sync(di
 
 
 @pytest.mark.slow
-def test_a_build_of_it_that_fails_leaves_the_last_one_and_the_other_is_made(
+def test_a_failed_build_leaves_the_last_file_and_makes_the_other(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = version(file_of(district))

@@ -88,7 +88,7 @@ def test_a_lost_file_is_made_again_from_what_was_landed(district: District) -> N
     assert contents(district, OTHER) == before
 
 
-def test_days_that_the_lake_has_lost_are_composed_again_from_what_was_landed(district: District) -> None:
+def test_days_lost_from_the_lake_are_composed_again_from_landings(district: District) -> None:
     rollbook = opened(SHARING)
     lost = [day for day in rollbook.lake.days() if day > night(1)]
     before = contents(district, SHARING)

@@ -50,9 +50,7 @@ def alerts_of_both(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) ->
 
 
 @pytest.mark.slow
-def test_a_night_that_did_not_happen_is_told_once_and_so_is_the_first_good_one(
-    district: District, hook: Webhook
-) -> None:
+def test_a_missed_night_and_the_next_good_one_are_told_once(district: District, hook: Webhook) -> None:
     district.night(1)
     assert watched(district, 2, time(4)) == {}  # it may still come
     assert hook.texts == []
@@ -98,9 +96,7 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
     ]
 
 
-def test_they_wait_for_each_other_and_what_was_not_delivered_is_sent_later_and_nothing_twice(
-    district: District, hook: Webhook
-) -> None:
+def test_alerts_wait_for_each_other_and_are_delivered_once(district: District, hook: Webhook) -> None:
     now = datetime.now(UTC)
     alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", AlertKind.FAILED, night(1), "It failed"))

@@ -56,7 +56,7 @@ def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
     assert left == b'{"data":[{"id":1,"name":[0     ]},null,3,"x"]}'
 
 
-def test_another_record_with_the_same_email_or_reference_id_is_noticed_in_any_case() -> None:
+def test_another_record_with_an_erased_students_names_is_noticed() -> None:
     names = gone(7, email="A.B@school.example", reference_id="R-7")
     same = [student(1, email=" a.b@SCHOOL.example"), student(2, reference_id="r-7"), student(3, reference_id=None)]
     assert take_out(page(*same, student(7)), names)[2] == 2
@@ -98,7 +98,7 @@ def test_the_register_names_nobody_and_is_the_owners_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": 1, "erased": []}', b'{"format": 1, "key": 5}'])
-def test_a_register_that_cannot_be_read_is_damage_and_not_an_empty_one(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_register_is_damage_and_not_empty(tmp_path: Path, content: bytes) -> None:
     register = register_of(tmp_path, 5)
     register.path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"private/erasures/register\.json cannot be read"):
@@ -119,7 +119,7 @@ def test_a_register_older_than_what_was_landed_is_refused(tmp_path: Path) -> Non
         register.check(2)
 
 
-def test_a_folder_is_replaced_whole_when_the_writer_is_killed_at_any_moment(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_replaces_a_folder_whole(tmp_path: Path) -> None:
     """Each name that a killed swap may leave, and what the next writer makes of the folders."""
     for left, content in (
         ({"landing=1": "old", ".landing=1.new.partial": "half"}, "old"),

@@ -119,7 +119,7 @@ def test_rows_staged_during_the_fetch_equal_rows_read_from_raw(
 
 
 @pytest.mark.usefixtures("_where")
-def test_a_landing_can_be_read_while_it_is_under_way_and_nothing_is_left_of_an_abandoned_one(
+def test_a_landing_under_way_is_readable_and_an_abandoned_one_leaves_nothing(
     raw: RawStore, begun: StagingWriter
 ) -> None:
     draft = messy(begun)

@@ -100,7 +100,7 @@ def test_everything_is_on_disk_before_the_folder_gets_its_name(raw: RawStore, mo
     assert steps[renamed + 1 :] == [f"fsync snapshot_date={DAY}", "fsync raw"]
 
 
-def test_landings_of_a_day_are_numbered_and_days_sorted_and_strangers_passed_over(raw: RawStore) -> None:
+def test_landings_are_numbered_days_sorted_and_strange_files_ignored(raw: RawStore) -> None:
     for day in (DAY, DAY - timedelta(days=3), *[DAY] * 10, DAY + timedelta(days=1)):
         land(raw, day=day)
     (raw.root / "snapshot_date=someday").mkdir()
@@ -153,7 +153,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert land(raw).landing == 2
 
 
-def test_a_killed_syncs_second_process_that_lives_on_does_not_write_where_the_next_sync_does(raw: RawStore) -> None:
+def test_a_killed_syncs_second_process_never_writes_into_the_next_sync(raw: RawStore) -> None:
     """The second process may only now come to the bodies that were on the way."""
     number, killed = raw.reserve(DAY)
     raw.sweep()
@@ -182,7 +182,7 @@ def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
     ]
 
 
-def test_half_a_surrogate_pair_is_handed_on_as_received_and_replaced_in_a_single_record(raw: RawStore) -> None:
+def test_half_a_surrogate_pair_is_replaced_in_a_single_record_only(raw: RawStore) -> None:
     page = rb'{"data": [{"id": 1, "name": "whole"}, {"id": 2, "name": "half \ud83d"}]}'
     writer = begin(raw)
     add(writer, "students", "walk", 1, page)
@@ -222,7 +222,7 @@ def test_only_held_landings_may_be_approved(raw: RawStore) -> None:
 
 
 @pytest.mark.parametrize("step", range(1, 40))
-def test_a_day_that_expires_is_there_as_a_whole_or_gone_when_the_power_fails(raw: RawStore, step: int) -> None:
+def test_a_power_failure_leaves_an_expiring_day_whole_or_gone(raw: RawStore, step: int) -> None:
     days = [DAY, DAY + timedelta(days=1)]
     for day in [*days, *days, DAY + timedelta(days=2)]:
         land(raw, day=day)

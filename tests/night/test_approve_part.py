@@ -76,9 +76,7 @@ def add(to: Expected, *parts: str) -> Expected:
 
 
 @pytest.mark.parametrize("parts", daily(SUBSETS, SUBSETS[4], SUBSETS[11]), ids=lambda parts: ", ".join(sorted(parts)))
-def test_each_choice_of_parts_is_merged_alone_and_the_rest_when_it_is_approved(
-    house: House, parts: frozenset[str]
-) -> None:
+def test_each_choice_of_parts_merges_alone_and_the_rest_later(house: House, parts: frozenset[str]) -> None:
     done = approvals.approve(house.at(3).rollbook(), only=parts, reason="the leavers are known")
     assert (done.manifest.verdict, done.manifest.parts) == (Verdict.HELD, parts)
     there = expected(*parts).tables()
@@ -124,7 +122,7 @@ def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) 
         house.approve()
 
 
-def test_a_sync_of_the_day_is_not_taken_for_done_because_a_part_counts(house: House) -> None:
+def test_a_day_that_counts_in_part_is_not_taken_for_synced(house: House) -> None:
     approvals.approve(house.rollbook(), only=["students:removed", "classes:removed"])
     with pytest.raises(HeldError):
         house.sync(over={"cache_minutes": 5})

@@ -82,9 +82,7 @@ def test_without_a_clean_answer_to_a_search_nobody_is_removed(house: House, expe
     assert house.tables() == expected.night(2, TONIGHT, classes(1), unproven=["students"]).tables()
 
 
-def test_a_service_that_states_less_than_it_has_proves_nothing_and_loses_nobody(
-    house: House, expected: Expected
-) -> None:
+def test_a_service_that_states_too_little_loses_nobody(house: House, expected: Expected) -> None:
     """Page 1 claims to be all, which adds up; but has_next says that there is more, rightly."""
     house.service.on(faults.moved_total(-7), path="students", page=1, times=None)
     manifest = house.sync().manifest

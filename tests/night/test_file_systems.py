@@ -138,7 +138,7 @@ def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
 
 
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
-def test_a_rename_that_stays_refused_is_told_and_the_next_sync_makes_it_good(
+def test_a_refused_rename_is_told_and_the_next_sync_recovers(
     house: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     house.sync()

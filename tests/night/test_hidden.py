@@ -17,7 +17,7 @@ def hidden_since(house: House, number: int) -> list[object]:
     return [a.hidden_since for a in house.landings(night(number))[-1].absences]
 
 
-def test_a_few_hidden_students_stay_current_with_a_finding_that_says_since_when(house: House) -> None:
+def test_a_few_hidden_students_stay_current_with_a_dated_finding(house: House) -> None:
     expected = first_night(house, students(60))
     house.service.hide(7, 8)
     for number in (2, 3):
@@ -40,7 +40,7 @@ def test_a_few_hidden_students_stay_current_with_a_finding_that_says_since_when(
     assert house.query(FINDING) == []
 
 
-def test_a_list_that_is_short_by_mistake_is_unproven_every_night_and_adds_who_joins(house: House) -> None:
+def test_a_short_list_is_unproven_every_night_and_adds_newcomers(house: House) -> None:
     first_night(house, students(60))
     house.service.hide(*range(1, 21))
     for number in (2, 3):
@@ -77,7 +77,7 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
     assert house.tables() == expected.tables()
 
 
-def test_an_email_that_the_service_holds_in_another_form_is_found_by_search(house: House) -> None:
+def test_an_email_in_another_unicode_form_is_found_by_search(house: House) -> None:
     # The warehouse stores the composed letter; the service compares bytes and holds the decomposed letter.
     zoe = student(7, email="zoe\u0301@school.example", reference_id=None)
     everybody = [*students(6), zoe, *students(50, first=8)]

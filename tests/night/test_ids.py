@@ -131,7 +131,7 @@ def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
     return Reply(body=body)
 
 
-def test_half_an_emoji_costs_its_record_alone_and_its_id_is_still_known(house: House) -> None:
+def test_half_an_emoji_costs_one_record_whose_id_stays_known(house: House) -> None:
     """A name that was cut in the middle of a surrogate pair is JSON, but not text; and a record must have a name."""
     house.night(1, students(9))
     expected = Expected().night(1, students(9), classes(1))

@@ -58,7 +58,7 @@ def test_a_sync_that_counts_for_nothing_binds_to_nobody(house: House) -> None:
 
 
 @pytest.mark.parametrize("last", ["auth", "students 2", "classes 1", "students?R-1 1", "student/3"])
-def test_a_key_that_is_refused_ends_the_sync_at_once_and_says_whom_to_ask(house: House, last: str) -> None:
+def test_a_refused_key_ends_the_sync_and_says_whom_to_ask(house: House, last: str) -> None:
     """The key is revoked in the middle of the night: not one more request is made."""
     house.service.cap = 2
     house.service.students = students(4)

@@ -20,7 +20,7 @@ def told(house: House) -> str:
     return says
 
 
-def test_after_three_nights_it_is_said_once_with_the_ids_and_again_when_it_is_over(hook: Webhook) -> None:
+def test_three_unproven_nights_are_told_once_with_ids_and_at_the_end(hook: Webhook) -> None:
     with new_house(notify=hook.url) as house:
 
         def play(number: int, records: list[dict[str, object]]) -> str:

@@ -45,7 +45,7 @@ def connects(reader: Program) -> list[int]:
     return [int(n) for n in reader.ask("again").strip("[]").split(",")]
 
 
-def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(house: House, reader: Program) -> None:
+def test_an_open_process_sees_the_newer_night_on_its_next_connection(house: House, reader: Program) -> None:
     """Also an older file that is put back, and the night after that."""
     assert connects(reader) == [5]
     house.night(2, students(7))
@@ -56,7 +56,7 @@ def test_a_process_that_stays_open_sees_the_newer_night_when_it_connects_again(h
     assert connects(reader) == [5, 7, 5, 8]
 
 
-def test_a_file_that_was_not_a_link_becomes_one_and_its_content_is_kept(house: House) -> None:
+def test_a_published_file_becomes_a_link_and_keeps_its_content(house: House) -> None:
     """As a copy from a backup is: a plain file."""
     begin(house)
     plain = house.published.read_bytes()

@@ -97,9 +97,7 @@ def test_each_landed_day_is_remembered_as_it_was_landed(source: Path) -> None:
     assert between == rows(published, logged, DAYS[3], DAYS[9]) != [(0,)]
 
 
-def test_a_rebuild_from_raw_alone_equals_the_live_tables_the_record_of_the_work_too(
-    source: Path, expected: dict[str, str]
-) -> None:
+def test_a_rebuild_from_raw_alone_equals_the_live_tables(source: Path, expected: dict[str, str]) -> None:
     with copied(source, DAYS) as made:
         past.rebuild(rollbook(made))
         assert export(made / "rollbook.duckdb") == expected

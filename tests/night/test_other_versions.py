@@ -108,7 +108,7 @@ def test_a_file_of_another_version_is_never_called_damaged(house: House, kept: s
 
 
 @pytest.mark.parametrize("kept", BESIDES)
-def test_a_file_that_a_night_can_do_without_stays_as_another_version_wrote_it(
+def test_an_optional_file_stays_as_another_version_wrote_it(
     house: House, kept: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = house.warehouse / kept
@@ -138,7 +138,7 @@ def test_a_published_file_of_another_version_is_kept_as_it_is(house: House, stat
     assert state(house.warehouse) == before
 
 
-def test_a_log_of_another_version_is_not_counted_as_lines_that_cannot_be_read(house: House) -> None:
+def test_a_log_of_another_version_is_not_counted_as_unreadable(house: House) -> None:
     (path,) = (house.warehouse / "private").glob("access-*.jsonl")
     change(path, OTHER)
     with pytest.raises(OtherVersionError, match=path.name):

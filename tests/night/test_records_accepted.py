@@ -67,7 +67,7 @@ def test_missing_optional_values_are_null(house: House) -> None:
 # --- what the contract does not know ---------------------------------------------------------------------------------
 
 
-def test_unknown_fields_stay_out_of_the_tables_and_are_told_once_a_sync(house: House) -> None:
+def test_unknown_fields_stay_out_and_are_told_once_a_sync(house: House) -> None:
     known = [student(1), student(2), student(3)]
     more = [
         student(1, nickname="Pip", summary=student(1)["summary"] | {"rank": 3}),
@@ -147,7 +147,7 @@ def test_a_removed_student_takes_the_child_rows_along_and_returns_without(house:
     assert children == [(1, 1, 1, 1), (0, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 1)]
 
 
-def test_a_class_no_longer_listed_does_not_end_what_students_say_of_it(house: House) -> None:
+def test_a_class_no_longer_listed_stays_in_the_students_records(house: House) -> None:
     begin(house, students(3), classes(3))
     house.night(2, students(3), classes(2, first=502))
     expected = Expected().night(1, students(3), classes(3)).night(2, students(3), classes(2, first=502))

@@ -84,7 +84,7 @@ BAD_IDS: list[tuple[Any, str]] = [
 ]
 
 
-def test_an_id_that_cannot_be_read_refuses_the_record_and_leaves_the_set_unproven(house: House) -> None:
+def test_an_unreadable_id_refuses_the_record_and_unproves_the_set(house: House) -> None:
     """Nobody can tell whose record that is, so nobody is removed tonight; student 1 is, tomorrow."""
     house.over = {"walks": 1}
     begin(house, students(60))
@@ -121,7 +121,7 @@ def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None
 # --- one value -------------------------------------------------------------------------------------------------------
 
 
-def test_one_bad_value_costs_one_value_and_the_rest_of_the_record_counts(house: House) -> None:
+def test_one_bad_value_costs_one_value_alone(house: House) -> None:
     begin(house, students(8))
     odd = student(
         5,
@@ -169,7 +169,7 @@ def test_an_erased_student_is_in_no_refused_value(house: House) -> None:
     assert house.rollbook().raw.open(house.landings(night(1))[-1]).rejects() == []
 
 
-def test_a_column_of_which_a_fifth_is_refused_means_the_contract_has_changed(house: House) -> None:
+def test_a_column_refused_in_a_fifth_means_a_changed_contract(house: House) -> None:
     """A new date format must not pass as NULLs, also where only some students have the date."""
     begin(house, students(40), classes(1))
     before = house.state()
@@ -225,7 +225,7 @@ def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(house
     assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in range(1, 7)]
 
 
-def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure(house: House) -> None:
+def test_a_day_at_the_limit_of_refused_survives_an_erasure(house: House) -> None:
     """The night leaves fewer records, of which the refused ones are more than a fifth."""
     house.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
     erase(house, 40)
@@ -234,7 +234,7 @@ def test_a_day_with_as_many_refused_as_may_be_can_be_made_again_after_an_erasure
     assert house.tables() == before
 
 
-def test_a_held_landing_with_as_many_refused_as_may_be_can_be_approved_after_an_erasure(house: House) -> None:
+def test_a_held_landing_at_the_limit_can_be_approved_after_an_erasure(house: House) -> None:
     begin(house, students(60), classes(1))
     with pytest.raises(HeldError):
         house.night(2, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)])

@@ -42,7 +42,7 @@ COPIES: dict[str, tuple[list[Record], Record]] = {
 
 
 @pytest.mark.parametrize("name", daily(COPIES, "another, later"))
-def test_a_record_twice_on_a_page_lands_and_the_later_readable_copy_counts(house: House, name: str) -> None:
+def test_of_a_record_twice_on_a_page_the_later_readable_copy_counts(house: House, name: str) -> None:
     copies, counts = COPIES[name]
     everybody = students(9)
     begin(house)

@@ -36,7 +36,7 @@ def rows_changed(house: House) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(("again", "bad"), [(unstated, ()), (refused, (1, 2, 3))], ids=["unstated", "refused"])
-def test_a_second_landing_takes_back_nothing_that_it_leaves_unstated_or_has_refused(
+def test_a_second_landing_keeps_what_it_leaves_unstated_or_refused(
     house: House, again: Callable[[Records], Records], bad: tuple[int, ...]
 ) -> None:
     expected = first_night(house, students(30))
@@ -61,7 +61,7 @@ def test_a_proven_second_landing_removes_what_the_first_one_added(house: House) 
     assert house.tables() == expected.tables()
 
 
-def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_states(house: House) -> None:
+def test_a_record_absent_earlier_today_returns_with_its_statements(house: House) -> None:
     expected = first_night(house, students(30))
     for listed in (students(29), [*students(29), *unstated(students(1, first=30))]):
         house.night(2, listed)
@@ -70,7 +70,7 @@ def test_a_record_that_was_absent_earlier_on_the_day_comes_back_with_what_it_sta
     assert rows_changed(house) == (2, 0, 0)
 
 
-def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_next_writer(house: House) -> None:
+def test_an_undecided_landing_is_decided_by_the_next_writer(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(29)
     rollbook = house.at(2).rollbook()
@@ -83,7 +83,7 @@ def test_a_landing_whose_sync_was_killed_before_its_verdict_is_decided_by_the_ne
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.SYNCED] * 2
 
 
-def test_an_undecided_landing_that_removes_too_much_is_held_by_the_next_writer(house: House) -> None:
+def test_an_undecided_landing_with_too_many_removals_is_held(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(10)
     rollbook = house.at(2).rollbook()

@@ -35,7 +35,7 @@ def move(house: House, number: int) -> None:
     house.at(number).sync()
 
 
-def test_a_column_that_is_left_untracked_makes_no_versions_and_is_still_current(house: House) -> None:
+def test_an_untracked_column_makes_no_versions_and_stays_current(house: House) -> None:
     assert house.query(ROOMS) == MOVED
     house.over = {"untracked": "classes.class_room"}
     move(house, 4)

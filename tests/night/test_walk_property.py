@@ -164,7 +164,7 @@ SLIPS = {2: [("students", 3, "exchange", 0), ("classes", 8, "exchange", 0)], 3: 
 
 
 @pytest.mark.parametrize("cap", SLIPS)
-def test_one_who_slips_out_of_a_walk_that_adds_up_is_not_lost(first_night: Path, cap: int) -> None:
+def test_a_student_missed_by_a_walk_that_adds_up_stays(first_night: Path, cap: int) -> None:
     assert follow(first_night, cap, [SLIPS[cap]]) == len(SLIPS[cap])  # else the trap has not been sprung
 
 

@@ -69,7 +69,7 @@ def test_a_discarded_landing_of_another_school_is_not_put_back() -> None:
 
 
 @pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
-def test_a_discarded_day_is_as_if_it_had_never_been_landed_until_it_is_put_back(house: House, number: int) -> None:
+def test_a_discarded_day_is_as_if_never_landed_until_put_back(house: House, number: int) -> None:
     before = house.tables()
     gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
     assert (gone.snapshot_date, gone.landing) == (night(number), 1)
@@ -127,7 +127,7 @@ def test_discarding_a_missing_landing_is_refused(house: House, day: int, landing
 
 
 @pytest.mark.slow
-def test_a_day_whose_raw_bodies_have_expired_can_be_neither_discarded_nor_put_back(house: House) -> None:
+def test_an_expired_day_can_be_neither_discarded_nor_put_back(house: House) -> None:
     discard(house.rollbook(), night(2), reason="", confirm=always)
     house.over["keep_days"] = 1
     house.at(6).sync()
@@ -150,7 +150,7 @@ def syncs(house: House) -> list[tuple[object, ...]]:
     return house.query("SELECT outcome, verdict, proven FROM ops.syncs WHERE snapshot_date = '2026-11-25'")
 
 
-def test_readers_learn_at_once_that_a_held_landing_was_discarded_or_put_back(house: House) -> None:
+def test_a_discard_of_a_held_landing_is_published_at_once(house: House) -> None:
     with pytest.raises(HeldError):
         house.night(6, students(2))
     house.night(7, students(12))
@@ -180,7 +180,7 @@ def test_ops_and_the_status_say_what_was_discarded(house: House) -> None:
     assert look(house.rollbook()).discarded == ()
 
 
-def test_the_record_of_the_syncs_follows_though_the_day_stays_as_it_is(house: House) -> None:
+def test_the_record_of_syncs_follows_though_the_day_stays(house: House) -> None:
     house.sync()
     recorded = "SELECT landing, outcome FROM ops.syncs WHERE snapshot_date = DATE '2026-11-24' ORDER BY 1"
     discard(house.rollbook(), night(5), 1, reason="seen twice")

@@ -83,7 +83,7 @@ def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
     assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
 
 
-def test_a_page_of_records_or_of_one_value_that_would_be_refused_fails_and_a_few_are_a_warning(house: House) -> None:
+def test_doctor_fails_on_a_refused_page_and_warns_of_few(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
     found = examined(house)
     assert wrong(found) == [("one page", WARNING)]
@@ -111,7 +111,7 @@ def test_a_page_of_records_or_of_one_value_that_would_be_refused_fails_and_a_few
         (timedelta(days=3), "UTC", FAILED, "a sync would fetch nothing: set this machine's clock"),
     ],
 )
-def test_a_clock_that_disagrees_is_a_warning_unless_it_is_a_zones_or_another_day(
+def test_a_clock_that_disagrees_within_zones_is_a_warning(
     house: House, ahead: timedelta, zone: str, level: Level, words: str
 ) -> None:
     house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
@@ -137,7 +137,7 @@ def test_a_misspelt_setting_fails(house: House, monkeypatch: pytest.MonkeyPatch)
     [(5_000_000, FAILED, "5.0 MB are free: make room"), (150_000_000, WARNING, "set ROLLBOOK_KEEP_DAYS, or add room")],
     ids=["for a sync", "for a year"],
 )
-def test_too_little_room_for_a_sync_fails_and_for_a_year_is_a_warning(
+def test_too_little_room_for_a_sync_fails_for_a_year_warns(
     house: House, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, words: str
 ) -> None:
     synced(house)
@@ -181,7 +181,7 @@ def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> 
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_exits_0_when_a_sync_could_run_and_then_one_can(cli_house: House) -> None:
+def test_doctor_exits_0_when_a_sync_could_run(cli_house: House) -> None:
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout

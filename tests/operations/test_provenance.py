@@ -73,7 +73,7 @@ def received(house: House, found: Provenance) -> Any:
 
 
 @pytest.mark.parametrize("table", SET_OF)
-def test_each_version_of_each_row_leads_to_the_record_that_first_stated_it(eventful: House, table: str) -> None:
+def test_each_version_leads_to_the_record_that_first_stated_it(eventful: House, table: str) -> None:
     keys = 2 if table == "student_classes" else 1
     stated = student_rows if table in STUDENT_TABLES else class_rows
     versions = eventful.query(
@@ -92,7 +92,7 @@ def test_each_version_of_each_row_leads_to_the_record_that_first_stated_it(event
             assert source(cell)["value"] == f"{column}: {value}"
 
 
-def test_a_value_leads_to_the_day_on_which_it_was_first_so_and_shows_no_name(eventful: House) -> None:
+def test_a_value_leads_to_its_first_day_and_shows_no_name(eventful: House) -> None:
     found = trace(eventful.warehouse, "student_summaries", (1,), "completed_assignments", night(2))
     assert without_bodies(found) == [
         ("row", "student_summaries 1: since 2026-11-21, until 2026-11-22"),

@@ -108,7 +108,7 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: 
     assert expired.house.state() == before
 
 
-def test_a_backfill_of_a_day_that_is_gone_says_so_and_of_the_others_changes_nothing(expired: ChangingNights) -> None:
+def test_a_backfill_of_a_lost_day_says_so_and_changes_no_other(expired: ChangingNights) -> None:
     message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
         past.backfill(expired.house.rollbook(), night(2), night(2))

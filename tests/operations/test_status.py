@@ -37,7 +37,7 @@ def test_a_fresh_install_is_not_called_late(cli_house: House) -> None:
     assert [line.split("  ")[0] for line in lines] == ["last sync", "next run", "history", "on disk"]
 
 
-def test_an_open_hold_is_told_with_the_command_that_merges_it_until_it_is_merged(house: House) -> None:
+def test_an_open_hold_is_told_with_its_command_until_merged(house: House) -> None:
     begin(house)
     del house.service.students[10:]
     with pytest.raises(HeldError):
@@ -88,7 +88,7 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
 # --- damage is told, not raised --------------------------------------------------------------------------------------
 
 
-def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house: House) -> None:
+def test_an_unreadable_manifest_is_told_and_the_others_still_count(house: House) -> None:
     begin(house)
     house.at(2).sync()
     manifest = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "manifest.json"
@@ -101,7 +101,7 @@ def test_a_manifest_that_cannot_be_read_is_told_and_the_others_still_count(house
     assert "rollbook rebuild" in problem
 
 
-def test_a_database_of_another_program_in_the_place_of_the_published_one_is_told(house: House) -> None:
+def test_another_programs_database_in_place_of_the_published_file_is_told(house: House) -> None:
     begin(house)
     house.lose_published()
     duckdb.connect(house.published).close()
@@ -130,7 +130,7 @@ def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: Ho
     assert found["expired"] == {"count": 0, "first": None, "last": None}
 
 
-def test_a_late_night_is_said_in_words_and_exits_0_all_the_same(cli_house: House) -> None:
+def test_a_late_night_is_told_and_exits_0(cli_house: House) -> None:
     begin(cli_house)
     with at(night(3), 5):
         done = CliRunner().invoke(app, ["status"])

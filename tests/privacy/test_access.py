@@ -107,7 +107,7 @@ def test_a_lock_that_is_kept_ends_the_reading_in_a_sentence(tmp_path: Path, monk
 @pytest.mark.parametrize(("number", "owner", "raises"), [
     (errno.EACCES, 0, True), (errno.EACCES, 1, False), (errno.EROFS, 0, False), (errno.ENOSPC, 1, True),
 ])  # fmt: skip
-def test_only_an_account_that_may_not_write_there_reads_without_a_line_and_is_told_once(
+def test_an_account_that_cannot_write_the_log_reads_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, owner: int,
     raises: bool,
 ) -> None:  # fmt: skip

@@ -87,7 +87,7 @@ def test_find_says_that_a_code_stands_for_nobody(house: House) -> None:
         run("find", str(ident(1)))
 
 
-def test_rotate_gives_everybody_another_code_and_find_no_longer_knows_the_old_ones(house: House) -> None:
+def test_rotate_gives_new_codes_and_forgets_the_old(house: House) -> None:
     house.night(1)
     before = codes(house)
     with pytest.raises(ArgumentError, match="add --yes"):

@@ -18,7 +18,7 @@ def gone(student: int) -> bool:
     return student == canary.ID
 
 
-def test_a_students_id_is_taken_out_of_logs_and_events_and_the_rest_stays(tmp_path: Path) -> None:
+def test_a_students_id_leaves_logs_and_events_and_the_rest_stays(tmp_path: Path) -> None:
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         metadata = {"log": f"details of student {canary.ID}: not fetched; students 9 of 8452"}
         instance.report_runless_asset_event(dg.AssetMaterialization(["raw", "students"], metadata=metadata))

@@ -131,7 +131,7 @@ def test_the_published_files_are_clean_copies_byte_for_byte(erasure: SimpleNames
         assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
 
 
-def test_a_student_is_in_no_file_after_the_erasure_and_everybody_else_is_as_before(erasure: SimpleNamespace) -> None:
+def test_an_erased_student_is_in_no_file_and_nobody_else_changes(erasure: SimpleNamespace) -> None:
     assert {p.split("/")[0] for p in erasure.there} >= {*PLACES, "report.html", "exports"}
     assert {t for hits in erasure.there.values() for t in hits} == set(canary.TEXTS)
     house, certificate = erasure.house, erasure.certificate
@@ -287,7 +287,7 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
     assert state() == before
 
 
-def test_a_student_under_a_legal_hold_is_not_erased_until_it_is_lifted(house: House) -> None:
+def test_a_student_under_a_legal_hold_is_not_erased(house: House) -> None:
     with pytest.raises(ArgumentError, match="The reason identifies the student"):
         erasing.hold(house.rollbook(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
     erasing.hold(house.rollbook(), canary.ID, reason="court, case 3")
@@ -319,7 +319,7 @@ def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None
         erase(house, 77)
 
 
-def test_nobody_is_held_who_is_erased_and_nothing_is_fetched_without_what_is_remembered(erased: House) -> None:
+def test_an_erased_student_cannot_be_held_nor_the_register_lost(erased: House) -> None:
     with pytest.raises(ArgumentError, match="erased already"):
         erasing.hold(erased.rollbook(), canary.ID, reason="too late")
     shutil.rmtree(erased.warehouse / "private")
@@ -365,7 +365,7 @@ def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> N
     assert [w.erased for w in house.landings(night(7))[-1].walks] == [2, 0]
 
 
-def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(lived: House, erased: House) -> None:
+def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased: House) -> None:
     shutil.copyfile(lived.published, erased.published)
     with duckdb.connect(str(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
@@ -374,7 +374,7 @@ def test_an_edited_file_from_before_an_erasure_is_not_kept_beside_the_new_one(li
     assert_gone(erased)
 
 
-def test_an_erased_id_is_another_persons_once_readmitted_and_the_erased_one_stays_out(
+def test_a_readmitted_id_is_a_new_person_and_the_erased_stays_out(
     lived: House, erased: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = student(canary.ID, name="New Pupil", email="new.pupil@school.example", reference_id="N-1")

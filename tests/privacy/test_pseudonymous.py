@@ -122,7 +122,7 @@ def test_every_view_has_as_many_rows_but_those_about_names_and_bodies(house: Hou
 # --- nothing shows that something personal changed -------------------------------------------------------------------
 
 
-def test_a_change_of_names_alone_is_in_no_version_no_change_and_no_count(house: House) -> None:
+def test_a_change_of_names_alone_makes_no_version_change_or_count(house: House) -> None:
     renamed, more = codes(house)[ident(1)], codes(house)[ident(2)]
     assert house.query(f"SELECT COUNT(*) FROM history.students WHERE student_id = {ident(1)}") == [(3,)]
     assert rows(house, f"SELECT valid_from, valid_to FROM history.students WHERE student_id = {renamed}") == [

@@ -32,7 +32,7 @@ def versions(house: House) -> list[str]:
 
 
 @pytest.mark.slow
-def test_codes_are_the_same_every_night_also_of_who_is_gone_and_back(house: House) -> None:
+def test_codes_stay_the_same_also_for_returning_students(house: House) -> None:
     house.night(1)
     first = codes(house)
     house.night(2, pupils(7))
@@ -52,7 +52,7 @@ def no_room(*_: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
+def test_a_failure_leaves_the_older_file_and_the_night_goes_on(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.night(1)
@@ -71,7 +71,7 @@ def test_a_failure_leaves_the_older_file_and_the_night_goes_on_and_says_so(
     assert len(versions(house)) == 2
 
 
-def test_a_kill_between_the_two_swaps_is_told_and_repaired_by_the_next_writer(
+def test_a_kill_between_both_swaps_is_repaired_by_the_next_writer(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     house.night(1)
@@ -98,7 +98,7 @@ def is_current_by_status(house: House) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["cut", "lost"])
-def test_a_lost_or_damaged_table_of_codes_is_said_and_no_code_changes_silently(
+def test_a_lost_table_of_codes_is_told_and_no_code_changes_silently(
     house: House, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     house.night(1)

@@ -239,7 +239,7 @@ def test_the_students_code_is_in_it_and_nobody_elses(tmp_path: Path) -> None:
         gather(tmp_path, ME)
 
 
-def test_before_anything_is_published_the_landings_answer_and_a_damaged_one_is_not_passed_over(fresh: House) -> None:
+def test_before_a_publish_the_landings_answer_and_damage_is_told(fresh: House) -> None:
     fresh.sync()
     fresh.lose_published()
     got = gather(fresh.warehouse, ME)

@@ -124,7 +124,7 @@ def test_the_lists_are_in_order_and_nobody_takes_over_anothers_address(fortnight
             assert all(classes[each["class_id"]]["class_status"] for each in student.get("classes", []))
 
 
-def test_the_same_seed_and_day_are_the_same_in_any_order_and_another_seed_is_another_school() -> None:
+def test_a_seed_and_a_day_make_the_same_school_always() -> None:
     days = [FRIDAY, date(2025, 2, 1), FRIDAY - timedelta(days=1)]
     forwards, backwards = MadeUpInstitution(60, seed=7), MadeUpInstitution(60, seed=7)
     assert [forwards.on(day) for day in days] == [backwards.on(day) for day in reversed(days)][::-1]
@@ -174,7 +174,7 @@ ENDS = [date(2026, 10, 25), date(2027, 6, 20), date(2029, 2, 11), date(2026, 8, 
 
 
 @pytest.mark.parametrize("end", daily(ENDS, ENDS[0]))
-def test_everything_happens_in_every_fortnight_of_500_students_on_any_day_it_ends_on(end: date) -> None:
+def test_everything_happens_in_every_fortnight_of_500_students(end: date) -> None:
     """The demo plays the fortnight that ends today, on any today."""
     days = played(MadeUpInstitution(500), end, 13 + 21)
     every_night = [happenings(*night) for night in pairwise(days)]
@@ -245,7 +245,7 @@ def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: in
     assert found == [day for day in MASS_CHANGES if day > days[0].date]
 
 
-def test_on_a_school_day_nearly_everybody_works_at_a_weekend_a_few_and_nobody_in_the_holidays() -> None:
+def test_nearly_everybody_works_on_school_days_few_at_weekends() -> None:
     institution = MadeUpInstitution(500)
 
     def share(day: date) -> float:
@@ -264,7 +264,7 @@ def test_on_a_school_day_nearly_everybody_works_at_a_weekend_a_few_and_nobody_in
     assert share(date(2026, 8, 24)) > 0.5, "a year begins, and its counts"
 
 
-def test_a_fifth_leaves_in_july_and_all_classes_are_other_ones_in_august() -> None:
+def test_a_fifth_leaves_in_july_and_all_classes_change_in_august() -> None:
     july, august, september = (MadeUpInstitution(500).on(day) for day in (date(2026, 7, 12), *MASS_CHANGES[1:]))
     left = {each["id"] for each in july.students} - {each["id"] for each in august.students}
     assert 95 <= len(left) <= 125
@@ -280,7 +280,7 @@ def test_a_fifth_leaves_in_july_and_all_classes_are_other_ones_in_august() -> No
     assert all(len(was[own] & now[own]) <= 1 for own in was.keys() & now.keys()), "all but an elective"
 
 
-def test_over_a_year_some_get_another_id_and_some_the_id_of_another() -> None:
+def test_over_a_year_some_ids_change_and_some_are_reused() -> None:
     ids: dict[str, set[int]] = {}
     people: dict[int, set[str]] = {}
     names: dict[str, set[str]] = {}
@@ -296,7 +296,7 @@ def test_over_a_year_some_get_another_id_and_some_the_id_of_another() -> None:
     assert all(len(found) == 1 for found in names.values())
 
 
-def test_the_best_have_extra_credit_and_a_picture_has_another_signature_each_day() -> None:
+def test_the_best_have_extra_credit_and_picture_signatures_change_daily() -> None:
     scores = [each["summary"]["average_score"] or 0 for each in MadeUpInstitution(500).on(FRIDAY).students]
     assert 100 < max(scores) < 115
     assert sum(score > 100 for score in scores) < 20

@@ -117,9 +117,7 @@ def test_without_a_clean_answer_nothing_is_known(client_of: MakeClient, name: st
 
 
 @pytest.mark.parametrize("names", [(), (("reference_id", ""),), (("reference_id", "  "), ("email", ""))])
-def test_a_record_without_a_name_is_unclear_and_an_empty_name_is_never_searched(
-    client_of: MakeClient, names: Names
-) -> None:
+def test_a_record_without_a_name_is_unclear_and_never_searched_empty(client_of: MakeClient, names: Names) -> None:
     with Service(students(5)) as service:
         assert search_by_names(client_of(service), STUDENTS, 7, names, Kept(), walks=3) == Absence(
             set="students", id=7, answer="unclear", asked_by=()
@@ -172,7 +170,7 @@ def answers(verified: Verified) -> dict[int, tuple[str, date | None]]:
     return {a.id: (a.answer, a.hidden_since) for a in verified.absences}
 
 
-def test_a_record_that_slipped_out_of_one_walk_is_listed_by_the_next(client_of: MakeClient) -> None:
+def test_a_record_missed_by_a_walk_is_listed_by_the_next(client_of: MakeClient) -> None:
     with Service(students(12)) as service:  # two have joined, who were not listed either
         found = looked_for(service, client_of(service), *range(1, 10))
     assert answers(found) == {10: ("listed_again", None)}
@@ -181,7 +179,7 @@ def test_a_record_that_slipped_out_of_one_walk_is_listed_by_the_next(client_of: 
 
 
 @pytest.mark.parametrize("count", [1, MAX_HIDDEN])
-def test_a_few_that_only_searches_find_stay_current_and_are_known_as_hidden(client_of: MakeClient, count: int) -> None:
+def test_a_few_students_that_only_searches_find_stay_current_as_hidden(client_of: MakeClient, count: int) -> None:
     gone = range(1, count + 1)
     with Service(students(10)) as service:
         service.hide(*gone)
@@ -200,7 +198,7 @@ def test_more_that_only_searches_find_disprove_the_walk(client_of: MakeClient) -
     assert found.walked.walk.spoiled == ("4 records are found by search and listed by no walk",)
 
 
-def test_the_hidden_of_earlier_nights_keep_their_day_and_cause_no_further_walk(client_of: MakeClient) -> None:
+def test_hidden_students_keep_their_day_and_cause_no_walk(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         service.hide(1, 2, 3, 4, 5)
         known = dict.fromkeys((1, 2, 3, 4, 5), night(2))

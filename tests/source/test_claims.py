@@ -35,7 +35,7 @@ def wrong(district: District, number: int, name: str) -> list[str]:
     return [f.says for f in found if (f.what, f.level) == ("key", "failed")]
 
 
-def test_a_school_is_refused_once_another_warehouse_has_landed_it_until_it_no_longer_does(district: District) -> None:
+def test_a_school_is_refused_while_another_warehouse_holds_it(district: District) -> None:
     district["birch"].on(faults.status(500), path="students", times=None)
     assert synced(district, 1, "ash") == {"ash": NightKind.FAILED}
     district["birch"].mend()
@@ -71,7 +71,7 @@ def test_a_new_name_begins_no_second_warehouse_of_a_school(district: District) -
     assert synced(district, 2, "elm") == {"elm": NightKind.SYNCED}
 
 
-def test_two_that_begin_at_once_with_the_same_key_are_not_both_synced(district: District) -> None:
+def test_two_institutions_with_one_key_are_not_both_synced(district: District) -> None:
     """Neither has landed anything when the other looks."""
     assert NightKind.FAILED in synced(district, 1).values()
     assert NightKind.FAILED in synced(district, 1).values(), "the next run of the day hides it"

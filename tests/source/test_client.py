@@ -77,7 +77,7 @@ NOT_THE_CONTRACT = (
 
 
 @pytest.mark.parametrize("name", TRANSIENT)
-def test_a_fault_that_may_pass_is_tried_again_and_one_that_stays_ends_in_a_sentence_that_says_what_to_do(
+def test_a_passing_fault_is_retried_and_a_lasting_one_ends_with_advice(
     service: Service, client: Client, name: str
 ) -> None:
     service.on(TRANSIENT[name], times=2)
@@ -152,7 +152,7 @@ LOUD: dict[str, Bend] = {
 
 
 @pytest.mark.parametrize("name", LOUD)
-def test_neither_the_key_nor_a_name_searched_for_is_in_any_log_or_error(
+def test_no_log_or_error_has_the_key_or_a_name(
     client_of: MakeClient, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -171,7 +171,7 @@ def test_neither_the_key_nor_a_name_searched_for_is_in_any_log_or_error(
     assert_silent(caplog.text + "".join(repr(vars(r)) for r in caplog.records) + captured.out + captured.err)
 
 
-def test_an_error_that_no_retry_can_help_does_not_carry_the_request_along(service: Service, client: Client) -> None:
+def test_an_error_beyond_retry_does_not_carry_the_request(service: Service, client: Client) -> None:
     with pytest.raises(UnreachableError, match="InvalidURL") as caught:
         get_page(client, search=NAME * 10_000)
     assert service.requests == []

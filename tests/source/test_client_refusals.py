@@ -113,7 +113,7 @@ def test_a_proxy_of_https_sees_a_tunnel_and_no_key(monkeypatch: pytest.MonkeyPat
     assert KEY.encode() not in seen[0]
 
 
-def test_a_proxy_that_cannot_be_used_is_one_line_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_proxy_is_one_line_naming_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "gopher://user:pw-canary@proxy.example")
     with pytest.raises(SettingError, match="HTTPS_PROXY") as caught:
         Client(settings_for("https://records.example.org"))

@@ -63,7 +63,7 @@ def auth(**over: Any) -> bytes:
         (r'{"id": 10, "name": "Anna \ud83d\udc4d"}', 10),
     ],
 )
-def test_an_id_is_read_from_a_record_that_has_anything_else_wrong_with_it(record: str, found: int | None) -> None:
+def test_an_id_is_read_from_a_record_with_other_faults(record: str, found: int | None) -> None:
     """There is a good record on either side: an odd record costs only itself."""
     read = page_of(SETS["students"])(page(f'[{{"id": 1}}, {record}, {{"id": 3}}]'))
     assert read == Page(
@@ -125,14 +125,14 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),
     ],
 )
-def test_a_page_that_can_be_read_in_one_way_only_is_read_so(body: bytes) -> None:
+def test_a_page_with_one_possible_reading_is_read_so(body: bytes) -> None:
     read = page_of(SETS["students"])(body)
     assert (read.number, read.limit, read.total_count, read.total_pages) == (2, 100, 103, 2)
     assert (read.has_next, read.has_prev) == (False, True)
     assert read.ids in ([], [None, 7])
 
 
-def test_the_auth_check_says_whose_key_it_is_and_what_time_it_is() -> None:
+def test_the_auth_check_states_the_keys_owner_and_the_time() -> None:
     there = datetime(2026, 11, 20, 2, 15)  # noqa: DTZ001 - the contract gives no zone
     assert institution(auth()) == KeyOwner(41, "Made-up School", there)
 
@@ -191,6 +191,6 @@ def test_any_object_is_a_detail_since_the_contract_shows_no_shape(body: bytes) -
 @pytest.mark.parametrize(
     "body", [b"[]", b"null", b"<html>", b'{"success": false}', b'{"error": true}', b'{"name": "\xff"}', b""]
 )
-def test_a_detail_that_is_not_an_object_or_is_a_no_is_refused(body: bytes) -> None:
+def test_a_detail_that_is_no_object_or_a_refusal_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         detail(body)

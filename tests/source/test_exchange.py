@@ -41,7 +41,7 @@ DRIPS: dict[str, Callable[[], Iterable[bytes]]] = {
 
 
 @pytest.mark.parametrize("what", DRIPS)
-def test_a_body_that_trickles_in_without_end_is_given_up_at_the_deadline(
+def test_a_body_that_trickles_without_end_is_given_up_at_the_deadline(
     client_of: MakeClient, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Each byte comes well within the read timeout. A try that begins late gets the time of one try, and no more."""
@@ -61,9 +61,7 @@ def test_each_request_has_its_own_deadline(service: Service, client: Client, mon
     assert (client.retries, service.connections) == (0, 1)
 
 
-def test_a_body_that_is_too_long_or_unpacks_to_too_much_is_given_up(
-    client_of: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_too_long_packed_or_unpacked_is_given_up(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "BODY_BYTES", 8 * MB)
     packing = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join([*(packing.compress(bytes(MB)) for _ in range(256)), packing.flush()])
@@ -102,9 +100,7 @@ def test_only_gzip_is_unpacked(service: Service, client: Client, encoding: str) 
     assert service.requests[0].headers["accept-encoding"] == "gzip"
 
 
-def test_gzip_that_ends_early_is_tried_again_and_a_401_is_heard_in_any_encoding(
-    service: Service, client: Client
-) -> None:
+def test_gzip_that_ends_early_is_retried_and_any_401_is_heard(service: Service, client: Client) -> None:
     service.on(lambda asked, reply: Reply(body=gzip.compress(PAGE)[:-20], headers={"content-encoding": "gzip"}))
     get_page(client)
     assert client.retries == 1

@@ -69,9 +69,7 @@ def test_has_next_is_read_in_every_spelling_and_may_be_left_out(service: Service
     assert walked.walk.proof is not None
 
 
-def test_pages_that_state_their_own_length_as_the_total_are_read_to_the_last_and_prove_nothing(
-    service: Service, client: Client
-) -> None:
+def test_pages_with_their_own_length_as_total_prove_nothing(service: Service, client: Client) -> None:
     """A common mistake of services: only has_next says that there is more."""
     for page, count in ((1, 100), (2, 100), (3, 50)):
         service.on(faults.stated(total_count=count, total_pages=1), page=page, times=None)

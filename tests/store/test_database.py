@@ -19,9 +19,7 @@ def refused_memory(tmp_path: Path) -> str:
     return caught.value.message
 
 
-def test_memory_that_runs_out_is_called_a_full_disk_only_where_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lack_of_memory_is_told_from_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free", lambda path: 20 * 10**9)
     assert refused_memory(tmp_path) == (
         "A query needs more memory than the 256MB that DuckDB may use here, so some records are unusually large: look"

@@ -60,7 +60,7 @@ def test_every_value_is_right_below_a_folder_with_any_name(name: str) -> None:
             ]
 
 
-def test_the_rows_are_those_of_the_named_folder_not_of_a_neighbour_that_matches_the_name() -> None:
+def test_rows_come_from_the_named_folder_not_a_matching_neighbour() -> None:
     with folder() as root, Service([student(1)], classes(1)) as service:
         for name, called in (("xay", "Ann"), ("x*y", "Ben"), ("name=Zed", "Cem")):
             service.students = [student(1, name=called)]

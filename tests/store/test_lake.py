@@ -138,9 +138,7 @@ def test_a_file_that_cannot_be_read_names_the_command_that_helps(lake: Lake, fil
         lake.scan(TABLES["students"], records)
 
 
-def test_a_day_changes_nothing_in_the_tables_whose_files_repeat_those_of_the_newest_merged_day(
-    file: Path, lake: Lake
-) -> None:
+def test_a_day_changes_no_table_whose_file_repeats_the_newest_days(file: Path, lake: Lake) -> None:
     assert file.exists()
     record, next_day = lake.days()[DAY], date(2026, 11, 21)
     merged = {DAY: record.digest}

@@ -59,7 +59,7 @@ def reader(code: str, school: School) -> AbstractContextManager[Program]:
 
 
 @pytest.mark.slow
-def test_a_reader_that_holds_the_file_for_days_sees_the_same_and_blocks_nobody(small: School) -> None:
+def test_a_reader_for_days_sees_the_same_and_blocks_nobody(small: School) -> None:
     first = str(small.rows(STATE))
     with reader(HOLDER, small) as held:
         assert held.ask("look") == first

@@ -30,9 +30,7 @@ def test_every_table_view_macro_and_column_has_a_comment(fortnight: School) -> N
     assert fortnight.rows(UNEXPLAINED) == []
 
 
-def test_views_are_made_again_only_when_they_or_what_they_read_have_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_are_remade_only_after_a_change_beneath_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     monkeypatch.setattr(catalog, "create_views", lambda con: made.append("views"))
     with duckdb.connect() as con:
@@ -53,7 +51,7 @@ def test_views_are_made_again_only_when_they_or_what_they_read_have_changed(
     catalog._views_digest.cache_clear()
 
 
-def test_a_comment_worded_anew_reaches_a_file_that_is_there_and_its_rows_stay() -> None:
+def test_a_reworded_comment_reaches_the_file_and_the_rows_stay() -> None:
     with duckdb.connect() as con:
         schema.ensure(con)
         con.execute("INSERT INTO main.institution VALUES (1, 'n', 'k', 'a')")

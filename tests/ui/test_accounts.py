@@ -62,7 +62,7 @@ def hold(house: House) -> None:
         house.sync(fresh=True)
 
 
-def test_an_approval_in_the_ui_has_the_name_of_the_account_that_asked_and_no_launch_reads_the_key(
+def test_an_approval_in_the_ui_has_the_account_and_reads_no_key(
     tmp_path: Path,
 ) -> None:
     with new_house(students(60), classes(1)) as house:
@@ -83,7 +83,7 @@ def test_an_approval_in_the_ui_has_the_name_of_the_account_that_asked_and_no_lau
         assert (approval.by, approval.reason) == (machine.name_of_account(NOBODY), "as told")
 
 
-def test_other_accounts_get_nothing_and_without_our_queue_an_approval_has_no_name(tmp_path: Path) -> None:
+def test_other_accounts_get_nothing_and_approve_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with new_house(students(60), classes(1)) as house:
         house.now = datetime.now(UTC) - timedelta(days=1)

@@ -157,7 +157,7 @@ def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, f
     assert sockets == ["refused", "refused"]
 
 
-def test_a_name_that_was_made_to_mean_this_machine_gets_no_page_and_no_answer(page: Page, ui: Ui) -> None:
+def test_a_name_rebound_to_this_machine_gets_no_page(page: Page, ui: Ui) -> None:
     """DNS rebinding: to the browser, the foreign page and the UI are then one site."""
     rebound = f"http://evil.example:{ui.served.port}"
     answer = page.goto(f"{rebound}/")

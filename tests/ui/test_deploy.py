@@ -74,7 +74,7 @@ def test_systemd_accepts_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_units_command_runs_with_what_the_unit_gives_it_and_nothing_else(tmp_path: Path) -> None:
+def test_the_units_command_runs_with_the_units_environment_alone(tmp_path: Path) -> None:
     """The unit's environment and folders, on a port of our own: up, and down in order on SIGTERM."""
     text = (DEPLOY / "rollbook.service").read_text()
     for folder in ("dagster", "warehouse"):

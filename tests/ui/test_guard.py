@@ -96,7 +96,7 @@ def test_it_answers_to_no_other_name(host: str) -> None:
         ("127.0.0.1", ("ui.example:81",), {"ui.example:81": "the UI", "ui.example": WRONG_HOST}),
     ],
 )  # fmt: skip
-def test_it_is_known_by_what_it_listens_on_and_by_the_names_that_are_set(
+def test_the_guard_knows_its_addresses_and_the_names_set(
     host: str, names: tuple[str, ...], asked: dict[str, str]
 ) -> None:
     known = allowed_hosts(host, 3000, names)
@@ -158,7 +158,7 @@ def test_graphql_takes_json_alone(content_type: str, comes_back: str) -> None:
         (peers.CLOSED, ("-1", "root"), OTHER_ACCOUNT),
     ],
 )
-def test_of_this_machines_accounts_it_lets_in_those_that_may_and_says_whose_program_asks(
+def test_only_permitted_accounts_pass_and_the_asking_account_is_named(
     monkeypatch: pytest.MonkeyPatch, asking: int | None, named: tuple[str, ...], comes_back: str
 ) -> None:
     monkeypatch.setattr(peers, "holder", lambda client, server: asking)

@@ -39,7 +39,7 @@ def test_the_account_that_opened_a_connection_holds_it(host: str, to: str, accou
             assert holder(*ends(accepted)) == (os.geteuid() if account is None else account)
 
 
-def test_once_it_is_closed_nobody_holds_it_though_the_system_lists_it_as_the_superusers() -> None:
+def test_a_closed_connection_has_no_holder() -> None:
     with listening() as server:
         with connected(server.getsockname()[1], account=NOBODY) as opened:
             accepted, _ = server.accept()

@@ -52,9 +52,7 @@ def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> No
     assert done.returncode == exits, done.stderr
 
 
-def test_a_second_server_on_the_same_dagster_home_is_refused_and_told_who_is_there(
-    demo: Demo, environment: dict[str, str]
-) -> None:
+def test_a_second_server_on_a_dagster_home_is_refused(demo: Demo, environment: dict[str, str]) -> None:
     done = run_command("serve", "--demo", "--port", str(free_port()), env=environment)
     assert done.returncode == 1
     assert f"(process {demo.served.process.pid} of " in done.stderr
@@ -62,7 +60,7 @@ def test_a_second_server_on_the_same_dagster_home_is_refused_and_told_who_is_the
     assert demo.served.answers()
 
 
-def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(page: Page, demo: Demo) -> None:
+def test_an_asset_shows_a_description_columns_and_plots(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/history/student_summaries")
     expect(page.get_by_text("One row per student whose summary was ever stated")).to_be_visible()
     expect(page.get_by_text("Assignment completion, percent, 0 to 100;")).to_be_visible()
@@ -73,7 +71,7 @@ def test_an_asset_shows_its_description_its_columns_and_plots_of_what_it_took(pa
     assert page.locator("canvas").count() >= 5
 
 
-def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh(page: Page, demo: Demo) -> None:
+def test_the_published_file_shows_its_checks_and_freshness(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/published/rollbook")
     expect(page.get_by_text("Passing").first).to_be_visible()
     expect(page.get_by_text("Fails if more than 26 hours since last materialization")).to_be_visible()
@@ -84,7 +82,7 @@ def test_the_published_file_shows_its_checks_by_plain_names_and_that_it_is_fresh
     expect(page.get_by_text("Succeeded")).to_have_count(6)
 
 
-def test_the_published_file_links_to_the_morning_page_which_is_a_stranger_to_the_ui(page: Page, demo: Demo) -> None:
+def test_the_published_file_links_to_the_morning_page(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
     with page.expect_popup() as opened:
         page.get_by_role("link", name="/report.html").first.click()
@@ -109,12 +107,12 @@ def test_the_launchpad_offers_the_three_options_with_their_meaning(page: Page, d
         expect(page.get_by_text(line).first).to_be_visible()
 
 
-def test_the_runs_of_the_command_line_are_in_the_timeline_with_their_job(page: Page, demo: Demo) -> None:
+def test_the_commands_runs_are_in_the_timeline(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.served.url}/overview/activity/timeline")
     expect(page.get_by_role("link", name="nightly_sync").first).to_be_visible()
 
 
-def test_killed_outright_it_comes_up_again_on_the_same_port_and_knows_its_runs(environment: dict[str, str]) -> None:
+def test_a_killed_server_restarts_on_its_port_with_its_runs(environment: dict[str, str]) -> None:
     home, port = Path(environment["DAGSTER_HOME"]).parent / "killed", free_port()
     real = environment | UNREACHABLE | {"DAGSTER_HOME": str(dagster_home(home))}
     rollbook(real, "sync", exits=1)

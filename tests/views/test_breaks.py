@@ -93,7 +93,7 @@ def test_a_few_who_are_inactive_are_listed_as_ever(house: House) -> None:
     assert "19 to watch: 19 inactive" in page(house)
 
 
-def test_a_silence_in_term_time_asks_for_no_terms_and_a_last_term_that_is_over_is_told(house: House) -> None:
+def test_a_silence_in_term_asks_for_no_terms(house: House) -> None:
     with_terms(house, Term("All year", SUMMER.first_day, night(1))).night(1, pupils(LAST_DAY), classes(1))
     assert "So common a silence in term time looks like" in page(house)
     assert "terms.csv" not in page(house)

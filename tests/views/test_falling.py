@@ -48,7 +48,7 @@ def falls_said(institution: MadeUpInstitution) -> list[tuple[int, date]]:
 
 
 @pytest.mark.parametrize(("students", "seed"), [(250, 1), slow(500, 2), slow(120, 3)])
-def test_most_who_are_said_to_fall_do_and_most_who_do_are_said_to(students: int, seed: int) -> None:
+def test_most_falling_students_are_found_and_few_others(students: int, seed: int) -> None:
     """A fall stays in sight for falling_days. A student who always hands in little does not fall, and is not looked for
     here.
     """

@@ -46,7 +46,7 @@ def who(house: House, *ids: int) -> list[tuple[object, ...]]:
     return house.query(f"{WHO.format(', '.join(map(str, ids)))} ORDER BY student_id, first_day")
 
 
-def test_an_id_given_to_another_person_is_found_at_once_and_after_a_gap(house: House) -> None:
+def test_an_id_given_to_another_person_is_found(house: House) -> None:
     assert house.query(FINDINGS) == [("id_reused", 2, night(2), f"{SAID}: 5, 6")]
     assert who(house, 5, 6, 7) == [
         ("5", night(1), night(1), False, None, 1),
@@ -81,7 +81,7 @@ def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_
     assert "--earlier-person includes it" in only
 
 
-def test_a_subject_is_handed_what_began_with_the_earlier_person_and_still_holds(house: House) -> None:
+def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None:
     held = {section.name: section.rows for section in gather(house.warehouse, 5).sections}
     # The class is the earlier person's; the names are not.
     for name in ("history.student_classes", "spans.student_classes", "main.enrollment_spans"):

@@ -30,7 +30,7 @@ def test_the_committed_file_holds_no_term() -> None:
     assert (ROOT / "warehouse" / "terms.csv").read_text() == editable.render_terms() == HEADING
 
 
-def test_a_file_that_is_not_there_is_written_and_one_that_is_stays(file: Path) -> None:
+def test_a_missing_file_is_written_and_an_existing_one_stays(file: Path) -> None:
     editable.ensure(file.parent)
     assert editable.read_terms(file) == ()
     file.write_text(editable.render_terms([AUTUMN]))
@@ -66,9 +66,7 @@ def test_terms_saved_by_spreadsheet_programs_are_read_in_any_order(file: Path, t
         ),
     ],
 )
-def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
-    file: Path, text: str, message: str
-) -> None:
+def test_a_malformed_file_is_told_with_the_line_and_the_remedy(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(SettingError, match=re.escape(f"{file}, {message}")):
         editable.read_terms(file)

@@ -67,9 +67,7 @@ def test_thresholds_saved_by_spreadsheet_programs_are_read(file: Path, text: str
         (HEADING + 'inactive_days,5,"long" ago\n', "line 2: a quotation mark is not closed in its cell"),
     ],
 )
-def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
-    file: Path, text: str, message: str
-) -> None:
+def test_a_malformed_file_is_told_with_the_line_and_the_remedy(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(SettingError) as raised:
         editable.read_thresholds(file)
@@ -77,7 +75,7 @@ def test_a_malformed_file_is_a_sentence_that_names_the_line_and_what_to_write(
     assert "nothing is lost; correct the line" in raised.value.message
 
 
-def test_they_are_read_at_each_publish_and_decide_who_is_on_the_list(fortnight: School, tmp_path: Path) -> None:
+def test_thresholds_are_read_at_each_publish_and_decide_the_list(fortnight: School, tmp_path: Path) -> None:
     school = fortnight.copy(tmp_path / "w")
     low = "SELECT COUNT(*) FROM students_to_watch WHERE is_low_score"
     assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())

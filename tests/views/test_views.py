@@ -147,7 +147,7 @@ def test_a_view_says_what_pandas_says(name: str, fortnight: School, base: Base) 
     assert found == [pytest.approx(row, abs=0.0101) for row in computed]
 
 
-def test_each_landed_day_of_watch_daily_is_students_to_watch_as_of_that_day(fortnight: School) -> None:
+def test_each_day_of_watch_daily_equals_students_to_watch_as_of(fortnight: School) -> None:
     columns = "student_id, name, severity, reason, reason_count"
     told = f"SELECT {columns} FROM watch_daily WHERE change IS DISTINCT FROM 'no longer to watch' AND snapshot_date"
     for day in (DAYS[0], DAYS[7], LAST):

@@ -53,7 +53,7 @@ def hand() -> Iterator[Hand]:
         yield Hand(con)
 
 
-def test_a_class_that_is_no_longer_listed_keeps_the_title_its_students_give_it(hand: Hand) -> None:
+def test_a_class_no_longer_listed_keeps_the_title_from_its_students(hand: Hand) -> None:
     hand.student(1, "Ada")
     for number, title in ((7, "as Ada has it"), (8, "another")):
         hand.put("main.student_classes", student_id=1, class_id=number, class_title=title, course_name="own course")
@@ -65,7 +65,7 @@ def test_a_class_that_is_no_longer_listed_keeps_the_title_its_students_give_it(h
     ]
 
 
-def test_joining_and_leaving_is_told_from_a_title_worded_anew_and_from_coming_back(hand: Hand) -> None:
+def test_joining_and_leaving_differ_from_a_new_title_or_a_return(hand: Hand) -> None:
     hand.land(*D[:8])
     hand.put("history.students", student_id=1, name="Ada Old", valid_from=D[0], valid_to=D[3])
     hand.put("history.students", student_id=1, name="Ada New", valid_from=D[3])
@@ -113,7 +113,7 @@ def test_enrollment_spans_state_why_they_ended(hand: Hand) -> None:
     ]
 
 
-def test_a_student_is_active_by_the_later_of_summary_and_tracking_for_seven_days(hand: Hand) -> None:
+def test_a_student_is_active_for_seven_days_after_the_later_date(hand: Hand) -> None:
     hand.land(*D)
     for number in (1, 2, 3):
         hand.put("history.students", student_id=number, valid_from=D[0])
@@ -148,7 +148,7 @@ FALLS: dict[str, tuple[int, int, float, float | None, int | None, str | None]] =
 }
 
 
-def test_a_fall_is_of_the_same_count_with_more_newly_missing_than_completed(hand: Hand) -> None:
+def test_a_fall_has_an_equal_count_and_more_missing_than_completed(hand: Hand) -> None:
     hand.land(*D)
     for number, (name, (given, completed, rate, score, missing, _)) in enumerate(FALLS.items()):
         hand.student(number, name, **NOW)
@@ -185,7 +185,7 @@ def test_students_without_a_login_get_some_days_and_are_not_inactive(hand: Hand)
     assert hand.ask(asked) == [(1, 1.5, f"never logged in, registered {D[-1] - timedelta(days=21)}")]
 
 
-def test_severity_is_one_at_a_threshold_two_at_twice_it_and_adds_up_over_the_reasons(hand: Hand) -> None:
+def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) -> None:
     hand.land(*D)
     good = {"total_assignments": 10, "completion_rate": 80.0, "average_score": 80.0}
     cases: dict[int, tuple[dict[str, Any], float]] = {
@@ -243,7 +243,7 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
     ]
 
 
-def test_a_class_without_a_course_or_a_score_is_compared_with_what_there_is(hand: Hand) -> None:
+def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> None:
     for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
         hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=course, student_count=0)
         hand.put("main.class_summaries", class_id=number, average_completion_rate=completion, average_score=score)
@@ -265,7 +265,7 @@ def received(hand: Hand, day: date, landing: int) -> None:
         hand.put("ops.sync_sets", snapshot_date=day, landing=landing, set_name=set_name, **counts)
 
 
-def test_a_night_is_told_by_its_last_sync_and_a_night_without_one_is_told_too(hand: Hand) -> None:
+def test_a_night_is_told_by_its_last_sync_or_as_missed(hand: Hand) -> None:
     counts = {"rows_added": 1, "rows_changed": 1000, "rows_removed": 0}
     plain = counts | {"rejected": 0, "found_by_search": 0, "proven": True}
     nights: list[dict[str, Any]] = [

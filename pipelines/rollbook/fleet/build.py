@@ -1,11 +1,11 @@
 """Builds `fleet.duckdb` from the institutions' published files: their tables and views side by side, and the rollups.
 Also computes the institutions' histories again, to publish or compare them.
 
-If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from these in the same way. Each is built
-as a new file, checked, and published atomically; until then, and when it fails, readers keep the last one. The contents
+If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from them in the same way. Each file is
+built anew, checked, and published atomically; until then, and after a failure, readers keep the last file. The contents
 are declared in `views.fleet` and `views.pseudonymous`. With an engine, each institution's part is made by a task.
 
-Each institution's file is attached while its rows are copied, which keeps that version even if the institution
+Each institution's file is attached while the rows are copied, which keeps that version even if the institution
 publishes meanwhile. One that cannot be read leaves no row, and is named.
 """
 
@@ -51,7 +51,7 @@ MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 
 @dataclass(frozen=True)
 class Difference:
-    """How many rows of a table an institution's published file lacks, and how many it has too many."""
+    """How many rows of a table an institution's published file lacks, and how many are too many."""
 
     institution: str
     table: str
@@ -93,7 +93,7 @@ def build(
         try:
             built = _make(file, registry, engine, version, at)
             if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in registry.institutions):
-                coded.versions.clear()  # it would never be updated
+                coded.versions.clear()  # the copy would never be updated
                 return built
             try:
                 with machine_errors(fleet):
@@ -145,7 +145,7 @@ def gather(
 
 
 def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: datetime) -> Built:
-    """Build the next version, and publish it: readable for those who may read every institution's own file."""
+    """Build the next version, and publish it: readable for whom every institution's own file is readable."""
     file.sweep()
     with connect(file.next, scratch=file.scratch) as con:
         with transaction(con):
@@ -234,8 +234,8 @@ class _About(msgspec.Struct):
 
 
 def make_part(text: str) -> str:
-    """Copy an institution's tables and views into a file of their own: the task of an engine. Returns what its file
-    says of itself, as JSON; null if it cannot be read.
+    """Copy an institution's tables and views into a file of their own: the task of an engine. Returns what the file
+    says of itself, as JSON; null for an unreadable file.
     """
     task = msgspec.json.decode(text)
     path, scratch = Path(task["path"]), files.folder(Path(task["scratch"]))
@@ -296,11 +296,11 @@ def verify(
     fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
     """Compute the histories again, and compare them with what each institution has published; nothing is changed.
-    Returns which institutions were compared, their differences, and why others were not compared.
+    Returns which institutions were compared, the differences, and why the rest were not compared.
 
     `fleet` is the fleet's folder, `engine` a name as in `tasks.run`, `only` some institutions' names. Raises
-    SettingError for an unknown one, NothingLandedError when there is nothing to compare, BusyError while a build runs,
-    and EngineError.
+    SettingError for an unknown institution, NothingLandedError when there is nothing to compare, BusyError while a
+    build runs, and EngineError.
     """
     compared, differing, left_out = [], list[Difference](), dict[str, str]()
     for name, text in _tasks(fleet, registry, engine, only, tasks.recompute, left_out):
@@ -319,8 +319,8 @@ def verify(
 def rebuild(
     fleet: Path, registry: Registry, engine: str, only: tuple[str, ...], *, yes: bool = False
 ) -> Iterator[tuple[str, tasks.Rebuilt]]:
-    """Rebuild each institution from what was landed, and publish it. Yields the name of each as it ends, and the error
-    that prevented its rebuild, if any. With `yes`, also what would be held is published.
+    """Rebuild each institution from what was landed, and publish it. Yields each name at the end of the rebuild, and
+    the error, if any. With `yes`, also what would be held is published.
 
     Raises the errors of `verify`.
     """
@@ -340,7 +340,7 @@ def _tasks(
     left_out: dict[str, str],
     **more: object,
 ) -> Iterator[tuple[str, str]]:
-    """Do `work` for the institutions, and note those whose settings are wrong in `left_out`."""
+    """Do `work` for the institutions, and note in `left_out` whose settings are wrong."""
     file, texts = FleetFile(fleet), dict[str, str]()
     for name in [registry[name].name for name in only] or registry.institutions:
         try:

@@ -25,7 +25,7 @@ ROW_GROUP_SIZE = 61_440
 # Enough for a million students with spilling; small enough for a school's shared server.
 MEMORY_LIMIT = "256MB"
 THREADS = 2
-# Bytes. DuckDB spills to disk: with more than this left on it, memory ran out and not the disk.
+# Bytes. DuckDB spills to disk: with more left there, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
 _WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
@@ -43,7 +43,7 @@ def names(columns: tuple[Column, ...] | tuple[str, ...], prefix: str = "") -> st
 
 
 def no_rows(columns: Iterable[Column]) -> str:
-    """Return a query of no rows with these columns."""
+    """Return a query of no rows with some columns."""
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
@@ -95,7 +95,7 @@ _idle: dict[Path, list[duckdb.DuckDBPyConnection]] = {}
 
 @contextmanager
 def reuse_instances(scratch: Path) -> Iterator[None]:
-    """Within this block, let `connect` reuse DuckDB instances once their files are closed.
+    """Within the block, let `connect` reuse DuckDB instances once their files are closed.
 
     Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times.
     """
@@ -111,7 +111,7 @@ def reuse_instances(scratch: Path) -> Iterator[None]:
 
 @contextmanager
 def _instance(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An instance with nothing attached. After an error it is closed, since it may be unusable."""
+    """An instance with nothing attached. After an error an instance is closed, since it may be unusable."""
     idle = _idle.get(scratch)
     instance = idle.pop() if idle else new_instance(scratch)
     try:
@@ -146,7 +146,9 @@ def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, o
 
 
 def differences(con: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple[int, int]:
-    """How many rows of a query another query lacks, and how many more it has; a row that comes twice counts twice."""
+    """How many rows of a query another query lacks, and how many the query has besides; a row that comes twice counts
+    twice.
+    """
     pairs = ((ours, theirs), (theirs, ours))
     lacking, surplus = (count(con, f"SELECT COUNT(*) FROM (({a}) EXCEPT ALL ({b}))") for a, b in pairs)
     return lacking, surplus
@@ -180,8 +182,8 @@ def each(
     """Do the same work for several items, THREADS at a time; returns the result of each.
 
     Each piece gets its own connection to the same database, which sees committed data but no temporary tables. A table
-    of a few row groups keeps at most one core busy, so each piece runs on one. Put the largest piece first: started
-    last, it would run alone at the end.
+    of a few row groups keeps at most one core busy, so each piece runs on one core. Put the largest piece first:
+    started last, it would run alone at the end.
     """
     row = con.execute("SELECT current_database()").fetchone()
     catalog = row[0] if row else CATALOG
@@ -232,7 +234,7 @@ def translate_errors(path: Path | None, root: Path) -> Iterator[None]:
 
 @contextmanager
 def _declared_types() -> Iterator[None]:
-    """Raise DeclarationError for a stored value that does not fit its column's declared type."""
+    """Raise DeclarationError for a stored value that does not fit the column's declared type."""
     try:
         yield
     except duckdb.ConversionException as error:
@@ -245,8 +247,8 @@ def _declared_types() -> Iterator[None]:
         ) from None
 
 
-# DuckDB's error about a file depends on where it notices it: a full disk ends a COMMIT with a TransactionException; a
-# failed checksum, or bytes that are not Parquet, raise a bare Error.
+# DuckDB's error about a file depends on the place: a full disk ends a COMMIT with a TransactionException; a failed
+# checksum, or bytes that are not Parquet, raise a bare Error.
 _OF_FILES = (
     duckdb.IOException,
     duckdb.OutOfMemoryException,

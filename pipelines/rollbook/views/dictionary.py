@@ -57,7 +57,7 @@ def cookbook() -> tuple[Recipe, ...]:
 
 
 def render() -> str:
-    """Return the text of the whole file, from its template."""
+    """Return the text of the whole file, from the template."""
     place = files("rollbook.views")
 
     def text(name: str) -> str:
@@ -90,7 +90,7 @@ def render() -> str:
         "rollup_types": fleet.types(),
         "cookbook": cookbook(),
     }
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701 - it is Markdown
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701 - the output is Markdown
     written = environment.from_string(text("dictionary.md.jinja")).render(values)
     return "\n".join(line.rstrip() for line in written.splitlines()) + "\n"
 
@@ -98,7 +98,7 @@ def render() -> str:
 def describe(name: str, key: Collection[str], nullable: Collection[str], columns: Iterable[str]) -> str:
     """Return a table's key, and which of its columns join which table or view; empty without a key.
 
-    Columns join by name: the table of the set whose key it is, or the view with this column as its whole key.
+    Columns join by name: the table of the set with that key, or the view with the column as the whole key.
     """
     if not key:
         return ""
@@ -110,7 +110,7 @@ def describe(name: str, key: Collection[str], nullable: Collection[str], columns
 
 
 def _listed(of: str) -> list[tuple[str, str]]:
-    """The tables of a schema that has one for each table, with their columns."""
+    """The tables of a schema that has a table for each declared table, with the columns."""
     listed = {t.name: (*t.columns, schema.SNAPSHOT_DATE) if of == "snapshots" else t.versioned for t in TABLES.values()}
     return [(f"`{of}.{name}`", ", ".join(c.name for c in columns)) for name, columns in listed.items()]
 
@@ -175,7 +175,7 @@ def _relations() -> Iterator[Relation]:
     yield from schema.declared()
     types = catalog.types()
     for v in catalog.views():
-        # A view's columns may have any type of DuckDB's, not only the declared ones.
+        # A view's columns may have any type of DuckDB's, not only the declared types.
         listed = tuple(Column(name, types[v.name, name], meaning) for name, meaning in v.columns)  # type: ignore[arg-type]
         yield Relation("main", v.name, v.comment, listed, v.key, v.nullable)
     yield from schema.snapshots()
@@ -199,7 +199,7 @@ def _column(r: Relation, c: Column, *, is_tested: bool) -> Entry:
 
 
 def _of_key(r: Relation, c: Column) -> Iterator[Any]:
-    # In history, a column that is required today may be NULL on days before it was declared.
+    # In history, a column that is required today may be NULL on days before the declaration.
     if (c.required and r.schema == "main") or (c.name in r.key and c.name not in r.nullable):
         yield "not_null"
     if r.key == (c.name,):

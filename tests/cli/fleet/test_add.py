@@ -36,7 +36,7 @@ def add(name: str, url: str = "https://oak.example", **options: str) -> None:
     CliRunner().invoke(app, ["fleet", "add", name, "--base-url", url, *typed], catch_exceptions=False)
 
 
-def test_the_first_one_makes_the_file_and_a_key_file_is_looked_for_where_it_was_typed(
+def test_the_first_institution_makes_the_file_with_a_resolved_key_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, folder = file.with_name("district.toml"), file.with_name('a"b')
@@ -53,7 +53,7 @@ def test_the_first_one_makes_the_file_and_a_key_file_is_looked_for_where_it_was_
         settings.load(institution="oak")
 
 
-def test_another_one_leaves_the_rest_as_it_is_and_a_link_stays_one(file: Path) -> None:
+def test_adding_an_institution_leaves_the_rest_and_a_link_stays(file: Path) -> None:
     elsewhere = file.with_name("shared.toml")
     file.rename(elsewhere)
     file.symlink_to(elsewhere)

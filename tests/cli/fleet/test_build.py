@@ -60,7 +60,7 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
     )
 
 
-def test_the_page_says_who_is_up_to_date_and_where_the_contract_drifts(district: District) -> None:
+def test_the_page_says_who_is_current_and_what_drifts(district: District) -> None:
     run(district, "build")
     state = district.warehouse / "fleet" / "state"
     state.mkdir(exist_ok=True)

@@ -81,9 +81,7 @@ def scratched(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["from the one before", "from the lake"])
-def test_a_published_file_with_damaged_data_is_made_again_by_the_next_sync(
-    house: House, expected: Expected, older: bool
-) -> None:
+def test_a_damaged_published_file_is_remade_by_the_next_sync(house: House, expected: Expected, older: bool) -> None:
     if not older:
         house.lose_kept()
     house.published.write_bytes(scratched(house.published.read_bytes()))

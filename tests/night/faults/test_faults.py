@@ -53,7 +53,7 @@ def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_disk_that_is_full_in_a_stage_is_said_and_the_next_sync_makes_it_good(
+def test_a_full_disk_is_told_and_the_next_sync_recovers(
     small: tuple[House, Disk], expected: Expected, stage: str
 ) -> None:
     house, mounted = small

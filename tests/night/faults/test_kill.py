@@ -93,9 +93,7 @@ def assert_nothing_left(warehouse: Path) -> None:
         assert {p.name for p in day.iterdir()} == expected
 
 
-def test_a_sync_killed_before_each_of_its_steps_in_turn_is_made_good_by_the_one_that_gets_through(
-    sandbox: Sandbox, twin: Path, victim: Path
-) -> None:
+def test_a_sync_killed_before_each_step_is_recovered_by_the_next(sandbox: Sandbox, twin: Path, victim: Path) -> None:
     """A random instant may miss the narrow places, between two renames; each step in turn misses none."""
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):

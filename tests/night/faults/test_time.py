@@ -56,7 +56,7 @@ def run_at(defs: Any, tick: datetime) -> Any:
 
 
 @pytest.mark.parametrize(("zone", "change", "line"), CHANGES)
-def test_there_is_one_sync_a_night_and_each_is_labelled_with_its_own_date(zone: str, change: date, line: str) -> None:
+def test_each_night_has_one_sync_labelled_with_its_date(zone: str, change: date, line: str) -> None:
     """Three nights around a change of the clock: none is left out, none comes twice, no label is a day off."""
     start = datetime(change.year, change.month, change.day, 12, tzinfo=ZoneInfo(zone)) - timedelta(days=2)
     labels = []
@@ -79,7 +79,7 @@ def test_there_is_one_sync_a_night_and_each_is_labelled_with_its_own_date(zone: 
         ("2026-11-20T22:59:00", "2026-11-23T06:30:00", "2026-11-23"),  # the machine was off over the weekend
     ],
 )
-def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tick: str, now: str, label: str) -> None:
+def test_a_late_tick_is_labelled_with_the_day_of_its_fetch(tick: str, now: str, label: str) -> None:
     with graph(BERLIN, "59 23 * * *") as defs, time_machine.travel(f"{now}+00:00", tick=False):
         run = run_at(defs, datetime.fromisoformat(f"{tick}+00:00"))
     assert (run.partition_key, run.tags["rollbook/sync"]) == (label, "nightly")
@@ -88,7 +88,7 @@ def test_a_tick_that_comes_late_is_labelled_with_the_day_on_which_it_fetches(tic
 # --- the clock itself ------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_set_back_by_a_day_syncs_that_day_again_and_history_stays_a_function_of_the_days() -> None:
+def test_a_clock_set_back_syncs_a_day_again_without_harm_to_history() -> None:
     with new_house(students(30), classes(1)) as house:
         house.at(1).sync()
         house.service.students[0]["name"] = "Pupil Renamed"

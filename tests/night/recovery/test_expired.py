@@ -56,7 +56,7 @@ def test_expired_days_come_back_from_a_file_that_holds_them(
     assert house.tables() == expired.night(7, house.service.students, classes(4)).tables()
 
 
-def test_where_expired_days_would_be_lost_a_sync_lands_fails_and_says_so(house: House, expired: Expected) -> None:
+def test_where_expired_days_would_be_lost_a_sync_fails(house: House, expired: Expected) -> None:
     delete(house)
     house.lose_kept()
     with pytest.raises(ExpiredError) as lost:
@@ -100,7 +100,7 @@ def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(hous
     assert house.rollbook().raw.days() == [night(1), night(2), night(3)]
 
 
-def test_refused_records_expire_in_the_kept_files_too_and_the_file_without_names_is_made_as_ever() -> None:
+def test_refused_records_expire_in_kept_files_too() -> None:
     with new_house(classes=classes(4), keep_days=2, pseudonymous=True) as made:
         made.night(1, [*LISTED, student(50) | {"name": None}])
         for number in range(2, 5):

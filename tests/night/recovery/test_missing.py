@@ -31,7 +31,7 @@ def keep_all(_: House) -> None:
 
 
 @pytest.mark.parametrize("also", [keep_all, delete])
-def test_a_day_that_is_missing_from_raw_fails_the_night_which_is_landed_and_comes_later(
+def test_a_day_missing_from_raw_fails_the_night_which_counts_later(
     house: House, expected: Expected, also: Callable[[House], None]
 ) -> None:
     restore = aside(house, f"snapshot_date={night(2)}")
@@ -72,7 +72,7 @@ def lose_the_lake(house: House) -> None:
 
 
 @pytest.mark.parametrize("also", [keep_all, delete, lose_the_lake])
-def test_a_lost_landing_of_today_is_missed_until_it_is_back_and_keeps_its_number(
+def test_a_lost_landing_of_today_is_missed_and_keeps_its_number(
     house: House, expected: Expected, also: Callable[[House], None]
 ) -> None:
     """Only that landing states how much somebody has handed in; both later syncs leave that out."""

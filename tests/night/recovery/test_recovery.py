@@ -50,7 +50,7 @@ def test_a_mass_removal_is_held_whatever_happened_to_the_published_file(
 
 
 @pytest.mark.parametrize("loss", daily(LOSSES, restore_the_first_night))
-def test_a_record_that_a_search_finds_is_not_removed_whatever_happened_to_the_published_file(
+def test_a_record_found_by_search_stays_whatever_happened_to_the_file(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     """Number 100 is new since the older files: the older files would not even know whom to search for."""
@@ -61,9 +61,7 @@ def test_a_record_that_a_search_finds_is_not_removed_whatever_happened_to_the_pu
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
 
-def test_a_stop_between_snapshot_and_publish_is_made_good_before_the_next_night_is_judged(
-    house: House, expected: Expected
-) -> None:
+def test_a_stop_before_publish_is_recovered_before_the_next_decision(house: House, expected: Expected) -> None:
     house.service.students = more = [*LISTED, *students(30, first=200)]
     rollbook = house.rollbook()
     with writer(rollbook):
@@ -100,9 +98,7 @@ def test_faults_in_the_published_file_are_repaired_from_the_lake(house: House, e
 # --- what cannot be judged now is landed all the same ----------------------------------------------------------------
 
 
-def test_a_night_that_cannot_be_judged_is_landed_and_judged_by_the_next_writer(
-    house: House, expected: Expected
-) -> None:
+def test_a_night_that_cannot_be_judged_is_landed_for_the_next_writer(house: House, expected: Expected) -> None:
     restore_the_first_night(house)
     house.service.students = students(59)
     with pytest.MonkeyPatch.context() as patch:
@@ -162,7 +158,7 @@ def class_codes_as_numbers() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_type_that_the_snapshots_do_not_fit_is_said_and_what_was_fetched_is_kept(house: House) -> None:
+def test_a_type_that_snapshots_do_not_fit_is_told(house: House) -> None:
     before = house.state()["rollbook.duckdb"]
     house.service.classes = [school_class(c, class_code=None) for c in range(501, 505)]
     with class_codes_as_numbers():

@@ -35,7 +35,7 @@ def lose_raw(house: House) -> None:
     shutil.rmtree(house.warehouse / "raw")
 
 
-def test_a_lost_raw_folder_is_no_green_night_and_comes_back_from_the_copy(
+def test_a_lost_raw_folder_fails_the_night_and_returns_from_the_copy(
     house: House, nights: ChangingNights, tmp_path: Path
 ) -> None:
     lose_raw(house)
@@ -60,9 +60,7 @@ def test_a_lost_raw_folder_is_no_green_night_and_comes_back_from_the_copy(
     assert command(house, "verify").exit_code == 0
 
 
-def test_a_warehouse_set_back_to_its_backup_publishes_the_night_and_deletes_nothing_in_the_copy(
-    house: House, tmp_path: Path
-) -> None:
+def test_a_restored_warehouse_publishes_and_deletes_nothing_in_the_copy(house: House, tmp_path: Path) -> None:
     nights = begin_changing(house, 1)
     shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
     nights.play(1)
@@ -82,7 +80,7 @@ def test_a_warehouse_set_back_to_its_backup_publishes_the_night_and_deletes_noth
     assert copied_days(house) == [night(n) for n in (1, 3, 4, 5)]
 
 
-def test_another_landing_under_the_number_of_a_lost_one_does_not_replace_it(house: House, tmp_path: Path) -> None:
+def test_another_landing_with_a_lost_ones_number_does_not_replace_it(house: House, tmp_path: Path) -> None:
     begin(house)
     shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
     house.night(2, students(31))
@@ -97,7 +95,7 @@ def test_another_landing_under_the_number_of_a_lost_one_does_not_replace_it(hous
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst"])
-def test_a_file_that_is_damaged_or_missing_here_stays_whole_in_the_copy(
+def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
     house: House, nights: ChangingNights, tmp_path: Path, file: str
 ) -> None:
     damaged = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / file

@@ -67,7 +67,7 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
     assert put == []
 
 
-def test_a_copy_that_fails_costs_a_warning_and_the_next_writer_catches_up(
+def test_a_failed_copy_costs_a_warning_and_the_next_writer_catches_up(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin(house)
@@ -85,7 +85,7 @@ def test_a_copy_that_fails_costs_a_warning_and_the_next_writer_catches_up(
 
 
 @pytest.mark.parametrize("after", daily([0, 1, 5, 9, 14], 9))
-def test_a_copy_that_was_interrupted_leaves_the_last_one_whole_and_is_finished(
+def test_an_interrupted_copy_leaves_the_last_whole_and_is_finished(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     played = begin_changing(house, 2)
@@ -284,9 +284,7 @@ def command(house: House, *arguments: str, **over: Any) -> Result:
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_restore_is_a_line_of_the_access_log_here_or_on_a_new_machine_there(
-    house: House, tmp_path: Path, is_new: bool
-) -> None:
+def test_a_restore_is_a_line_of_the_access_log(house: House, tmp_path: Path, is_new: bool) -> None:
     begin(house)
     into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else house.warehouse
     house.rollbook().listener(Mirror).update(house.now)

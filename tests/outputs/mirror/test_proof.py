@@ -117,7 +117,7 @@ def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_with_expired_days_each_published_file_is_compared_with_what_the_lake_still_has(house: House) -> None:
+def test_with_expired_days_each_file_is_compared_with_the_lake(house: House) -> None:
     house.over["keep_days"] = 2
     begin_changing(house, 6)
     assert len(house.rollbook().landings.expired_days()) == 3

@@ -86,7 +86,7 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     assert again.tables() == house.tables() == played.expected.tables()
 
 
-def test_a_store_that_hangs_costs_the_night_some_seconds_and_the_next_one_catches_up(
+def test_a_hanging_store_costs_seconds_and_the_next_night_catches_up(
     house: House, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(mirror, "REQUEST_SECONDS", 1)

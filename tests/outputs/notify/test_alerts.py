@@ -45,7 +45,7 @@ def tell(house: House, *outcomes: Outcome, **over: Any) -> list[bool]:
 # --- what is told, and how often -------------------------------------------------------------------------------------
 
 
-def test_a_failed_sync_and_the_first_good_one_after_are_told_once_each(house: House, hook: Webhook) -> None:
+def test_a_failed_sync_and_the_next_good_one_are_told_once(house: House, hook: Webhook) -> None:
     later = Outcome("run-3", AlertKind.SYNCED, night(3))
     house.sync()
     assert tell(house, FAILED, FAILED, GOOD, GOOD, later) == [True, False, True, False, False]
@@ -59,7 +59,7 @@ def test_a_failed_sync_and_the_first_good_one_after_are_told_once_each(house: Ho
     ]
 
 
-def test_a_held_sync_is_told_with_what_would_change_and_what_to_do(house: House, hook: Webhook) -> None:
+def test_a_held_sync_is_told_with_its_changes_and_advice(house: House, hook: Webhook) -> None:
     house.service.students = house.service.students[:40]
     with pytest.raises(HeldError) as held:
         house.sync()
@@ -111,7 +111,7 @@ def test_a_service_that_is_down_is_tried_again_and_told_once(house: House, hook:
     assert (len(hook.requests), len(hook.posted)) == (3, 1)
 
 
-def test_a_service_that_refuses_is_not_asked_again_and_its_words_are_not_told(
+def test_a_refusing_service_is_not_asked_again_or_quoted(
     house: House, hook: Webhook, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")

@@ -50,7 +50,7 @@ def texts(chart: Chart) -> list[str]:
     return [label.text for label in chart.labels if label.text]
 
 
-def test_a_class_has_a_bar_for_who_is_new_and_goes_on_with_who_was_to_watch_before() -> None:
+def test_a_classs_bar_begins_with_new_students() -> None:
     chart = drawn(watched=(watched("Physics 1D", 38, 36, 18), watched("Music 1B", 27, 27, 0)))
     assert [(x, width, colour) for x, _, width, _, colour in chart.bars] == [
         (0, 50, "strong"), (50, 50, "soft"),
@@ -80,7 +80,7 @@ def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -
     )
 
 
-def test_a_line_is_labelled_at_both_ends_and_a_missing_day_is_passed_over() -> None:
+def test_a_line_has_labels_at_both_ends_and_skips_missing_days() -> None:
     chart = drawn(trend=month(None, 60.0, None, 62.0))
     assert texts(chart) == [
         *("26 Oct", "23 Oct", "Completion, %", "no values"),

@@ -82,7 +82,7 @@ def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
     assert shown.count("30 September") == 3  # one date for all that went up or down
 
 
-def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(fortnight: School) -> None:
+def test_a_classs_students_to_watch_are_its_rosters(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
         data = morning.load_morning(con)
     roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
@@ -97,7 +97,7 @@ def test_the_students_to_watch_of_a_class_are_counted_as_its_roster_has_them(for
     assert [w.watched for w in data.watched] == sorted((w.watched for w in data.watched), reverse=True)
 
 
-def test_its_verdict_and_what_is_new_are_those_of_the_newest_day_of_watch_daily(fortnight: School) -> None:
+def test_the_pages_verdict_is_the_newest_day_of_watch_daily(fortnight: School) -> None:
     shown = text(made(fortnight))
     counts = dict(
         fortnight.rows(f"SELECT change, COUNT(*) FROM watch_daily WHERE snapshot_date = '{LAST}' GROUP BY change")
@@ -131,7 +131,7 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
     assert not any(mail in named for (mail,) in fortnight.rows("SELECT email FROM students"))
 
 
-def test_the_students_to_watch_are_named_once_the_most_severe_first_and_why(fortnight: School) -> None:
+def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: School) -> None:
     listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
     found = re.findall(r"<li><strong>(.*?)</strong>.*?severity ([\d.]+); .*?<br>(.*?)</li>", listed)
     to_watch = fortnight.rows("SELECT name, severity, reason FROM students_to_watch ORDER BY severity DESC, student_id")
@@ -164,7 +164,7 @@ def test_leaving_the_school_is_not_leaving_a_class(fortnight: School) -> None:
     assert f"{missing} students are missing more assignments" in shown
 
 
-def test_a_failed_sync_says_whose_figures_these_are_and_folds_what_to_do_about_it(small: School) -> None:
+def test_a_failed_sync_dates_the_figures_and_folds_the_advice(small: School) -> None:
     with pytest.raises(KeyRefusedError) as refused:
         small.sync(DAYS[2], api_key="another")
     html = (small.warehouse / "report.html").read_text()

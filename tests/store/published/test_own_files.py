@@ -39,9 +39,7 @@ def test_a_registered_file_and_its_copies_are_recognised_and_no_other(tmp_path: 
     assert not own(tmp_path).is_unmodified(copy)
 
 
-def test_a_file_that_is_damaged_behind_its_time_and_size_is_found_once_it_is_read_again(
-    tmp_path: Path, written: Path
-) -> None:
+def test_damage_behind_equal_time_and_size_is_found_by_reading_again(tmp_path: Path, written: Path) -> None:
     files = own(tmp_path)
     files.register(written)
     assert files.is_unmodified(written)

@@ -44,7 +44,7 @@ def test_readers_get_the_newest_and_the_last_few_are_kept(versions: Versions) ->
     assert len(versions.all()) == 1 + KEPT
 
 
-def test_the_link_is_relative_and_both_are_of_the_mode_that_is_set(versions: Versions, tmp_path: Path) -> None:
+def test_the_link_is_relative_and_has_the_set_mode(versions: Versions, tmp_path: Path) -> None:
     version = publish(versions, "x")
     assert version.stat().st_mode & 0o777 == 0o640
     assert versions.folder.stat().st_mode & 0o777 == 0o750
@@ -81,9 +81,7 @@ def test_a_copy_that_a_killed_writer_left_half_done_is_removed(versions: Version
     assert list(versions.folder.iterdir()) == [shown]
 
 
-def test_where_the_disk_knows_no_links_readers_get_a_copy_and_a_pointer_names_the_version(
-    versions: Versions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_links_gets_a_copy_and_a_pointer(versions: Versions, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
