@@ -7,23 +7,24 @@ relations that code puts in.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import sqlglot
 
 from rollbook.settings import ROOT
+from rollbook.store.lake import Staged
 from rollbook.store.schema import CHANGE_KEYS
 from rollbook.store.statements import environment
-from rollbook.tables import TABLES
+from rollbook.tables import TABLES, Table
 from rollbook.views import catalog
 
 RELATION = "SELECT * FROM some_relation"
 # The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"touched": False, "observations": RELATION, "since": True, "names": True},
-    {"touched": False, "observations": None, "since": False, "names": False},
-    {"touched": True, "observations": RELATION, "since": False, "names": False},
+    {"touched": False, "observations": RELATION, "since": True, "names": True, "among": ""},
+    {"touched": False, "observations": None, "since": False, "names": False, "among": "delta"},
+    {"touched": True, "observations": RELATION, "since": False, "names": False, "among": ""},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -50,6 +51,10 @@ ALWAYS: dict[str, object] = {
     "into": "history.students",
     "values": ["c.code AS student_id", "t.valid_from"],
     "student": "student_id",
+    "relation": "students",
+    "staged": (Staged(Path("stage"), 1), Staged(Path("stage"), 2, states=False)),
+    "is_observed": True,
+    "several_schemas": False,
     "order": ["c.code", "t.valid_from"],
     "only": "t.span_state <> 'stated'",
     "key": ("student_id",),
@@ -71,10 +76,17 @@ def rendered(path: Path) -> Iterator[str]:
     package = ".".join(path.parent.parent.relative_to(ROOT / "pipelines").parts)
     template = environment(package, path.parent.name).get_template(path.name)
     yield from dict.fromkeys(
-        template.render(ALWAYS | variant | {"table": table, "columns": table.versioned, "tracked": table.tracked})
+        template.render(
+            ALWAYS | {"columns": columns(template.name, table), "table": table, "tracked": table.tracked} | variant
+        )
         for table in TABLES.values()
         for variant in VARIANTS
     )
+
+
+def columns(template: str | None, table: Table) -> Sequence[object]:
+    """A statement's columns: for the lake, each with whether the files have the column."""
+    return [(c, c.tracked) for c in table.columns] if template == "scan.sql" else table.versioned
 
 
 def faults(path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from tests.support.records import classes, students
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rollbook.night.rollbook.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("rollbook.night.writing.WAIT_SECONDS", 0.2)
     house.night(1, students(3))
     with writer(house.at(2).rollbook()):
         refused = in_another_process(house.sync)

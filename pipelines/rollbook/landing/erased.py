@@ -1,11 +1,11 @@
 """The erased students, recorded without names, and the gate that keeps them out of every landing.
 
     private/erasures/register.json        the warehouse's key, the keyed hashes of the erased ids, the legal holds, and
-                                          the erasure in progress, if any Only the warehouse's owner may read it. An id
-                                          is a small number: with the key, all ids can be tried, so the key is
-as private as the records. It also marks the published files (`store.published`). The file is always written whole, so
-that the key and the hashes stay consistent. Each landing records how many erasures are reflected (`Manifest.erasures`),
-which reveals a landing from an old backup.
+                                          the erasure in progress, if any
+
+Only the warehouse's owner may read it. An id is a small number: with the key, all ids can be tried, so the key is as
+private as the records. The file is always written whole, so that the key and the hashes stay consistent. Each landing
+records how many erasures are reflected (`Manifest.erasures`), which reveals a landing from an old backup.
 
 Later landings pass the gate before the bodies are written; earlier landings are read first (`find`), and then written
 again through the gate (`rewrite`).

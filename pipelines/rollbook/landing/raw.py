@@ -1,10 +1,10 @@
 """The raw folder: exactly what the service sent, with a manifest per landing that says what the landing proves (G4).
 
     raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
-                                  pages.jsonl    the index of the bodies, one `manifest.Body` per line manifest.json
-                                  `manifest.Manifest` rejects.jsonl  the records that flattening refused, if any
-                                  raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and
-                                  discard.json says why and by whom
+                                  pages.jsonl    the index of the bodies, one `manifest.Body` per line
+                                  manifest.json  `manifest.Manifest`
+                                  rejects.jsonl  the records that flattening refused, if any
+    raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why and by whom
     raw/expired.json                             the expired days, and whether the history still holds each
 
 A landing is written in a hidden folder beside the final name, fsynced, and renamed: half-written bodies never look like

@@ -1,8 +1,9 @@
 """Erases one student from the whole warehouse, for good.
 
-    holdings    count what holds the student; nothing is written erase everything: count, ask, record the student's
-    keyed hash and that an erasure is under way hold, lift  refuse to erase a student, while there is a legal duty to
-    keep records readmit     let a new person in, to whom the service gave an erased student's id
+    holdings    count what holds the student; nothing is written
+    erase       count, ask, record the student's keyed hash and that an erasure is under way
+    hold, lift  refuse to erase a student, while there is a legal duty to keep records
+    readmit     let a new person in, to whom the service gave an erased student's id
 
 From then on, recovery does the rest (`night.writing.recover`), also after a kill: it removes the student from the
 landings, the lake and the published files, and then tells all listeners. All steps can be repeated, and work from what

@@ -6,9 +6,10 @@ in `private/`. Records are matched by id alone, read as everywhere here (`record
 id are found, too. In undeclared fields, the service may have nested another pupil's record: that is redacted. `write`
 makes a ZIP file:
 
-    index.html           everything, for people; self-contained (`subject.html`) json/<section>.json  rows as objects
-    csv/<section>.csv    the same for spreadsheets, with formulas disarmed contents.json        the sections, the
-    columns and what each means
+    index.html           everything, for people; self-contained (`subject.html`)
+    json/<section>.json  rows as objects
+    csv/<section>.csv    the same for spreadsheets, with formulas disarmed
+    contents.json        the sections, the columns and what each means
 
 Pupils may choose their own names, so values are escaped in HTML and disarmed in CSV, as in exports.
 """

@@ -1,8 +1,9 @@
 """A stand-in for the records service, with a made-up institution behind. For trying, testing and measuring.
 
-    service.py      the contract's endpoints over lists of records institution.py  a day of the institution: calendar,
-    pupils, classes and work as the contract's records odd.py          what many real services do besides the contract
-    (`rollbook sandbox --odd`) app.py the service over HTTP, as a Starlette application on loopback
+    service.py      the contract's endpoints over lists of records
+    institution.py  a day of the institution: calendar, pupils, classes and work as the contract's records
+    odd.py          what many real services do besides the contract (`rollbook sandbox --odd`)
+    app.py          the service over HTTP, as a Starlette application on loopback
 
 **The institution is a real school's year.** On a day of lessons nearly everybody works, so that most summaries change
 overnight; at a weekend a tenth, in the holidays nobody (`institution.py` has the terms). A fifth of the pupils leave in
@@ -25,21 +26,21 @@ opening and day always give the same records, in any order of requested days.
 - `page` or `limit` out of range, `status` other than 0 or 1, and any integer parameter that is empty or not plain
   digits with an optional minus sign (at most 18 digits): 400 INVALID_PARAMETER, and the message names the parameter.
 - An unknown id in a filter: 200 and an empty list. An unknown parameter is ignored; of a repeated parameter, the last
-counts; an empty `search` does not filter, an empty `teacher_email` matches nobody.
+  counts; an empty `search` does not filter, an empty `teacher_email` matches nobody.
 - A page past the end: 200, an empty list, `has_next` false, `has_prev` true if there are any pages. An empty list has
   `total_pages` 0.
 - Lists are in ascending order of id. Filters are combined with AND.
 - `search` finds a text anywhere in the fields; `teacher_email` must match the whole address. Both ignore case.
   Texts are compared without Unicode normalisation.
 - `class_id` and `course_id` filter students by the classes in their records. Only active classes have students; closed
-classes have `student_count` 0.
+  classes have `student_count` 0.
 - `/student/<id>`: an envelope whose `data` is the list's record with `classes` (whole class records), `courses` and
   `assignments` (an empty list). The id of no listed student: 404 STUDENT_NOT_FOUND; an id that is not an integer: 400.
 - The single-class operation, whose path is not shown, is not served. Unknown paths, with a trailing slash too: 404
   NOT_FOUND. Methods other than GET: 405 METHOD_NOT_ALLOWED.
 - The institution table of the auth check names a field `{base_url}` but clearly means `school.id`: served as that.
 - The auth check's `timestamp`: the date is the day being played, the time is now, in UTC. Without a day, the sandbox
-plays today in UTC.
+  plays today in UTC.
 - The contract does not say over which time a student's counts run. Here the assignments and assessments, submitted and
   missing ones too, are the school year's, and begin again in the last week of August, at the student's first visit, and
   within a year nothing that was completed vanishes. Only so do a year's figures make sense: over a whole stay the
@@ -47,8 +48,8 @@ plays today in UTC.
   whole stay's. `average_score` is null until something was completed in the year. A student who has never logged in has
   null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the summary.
 - A class's `average_score` is 0 if nobody there has a score. The summary is computed once a week, on a weekday of the
-class's own; the counts beside are the day's. A closed class's summary goes on with the pupils while the class is
-listed. Without
+  class's own; the counts beside are the day's. A closed class's summary goes on with the pupils while the class is
+  listed. Without
   assignments, the first and last date are null.
 """
 

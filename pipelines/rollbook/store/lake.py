@@ -28,6 +28,7 @@ from rollbook.errors import DamagedError
 from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Proof, TableCounts
 from rollbook.store.database import each, each_table, file_literal, literal, names, no_rows
+from rollbook.store.schema import OBSERVED as OBSERVATIONS
 from rollbook.store.schema import SNAPSHOT_DATE
 from rollbook.store.staging import staged_file
 from rollbook.store.statements import statements
@@ -44,10 +45,6 @@ DAYS = "days"
 PART, _DAY = "part-0.parquet", "snapshot_date="
 # Engines skip files whose names begin with an underscore.
 DAY_RECORD = "_day.json"
-
-# The day of a row, from the file's path, which ends with snapshot_date=2026-11-20/part-0.parquet. Not by Hive
-# partitioning, which also reads the folders above the lake: below name=Zed, all students would be called Zed.
-_OF_FILE = f"CAST(LEFT(RIGHT(filename, {len('2026-11-20/' + PART)}), 10) AS DATE)"
 
 COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 122880)"
 
@@ -79,17 +76,9 @@ class Staged:
     offset: int = 0
     states: bool = True
 
-    def scan(self, name: str) -> str:
-        """The rows of a table as SQL, each with the `landing` and the position `ord` among the set's staged rows."""
-        rows = f"read_parquet({file_literal(staged_file(self.folder, name))}, hive_partitioning = false)"
-        own = f"seq + {self.offset} AS ord, {self.landing} AS landing FROM {rows}"
-        if self.states:
-            return f"SELECT * EXCLUDE seq, {own}"
-        # Its records were listed, and no more counts: as if each record had been refused. By the state, since DuckDB
-        # 2.0.0 also returns other rows for `table_name IS NULL` from files that pyarrow wrote without a dictionary.
-        columns = "* EXCLUDE seq REPLACE ('rejected' AS state)" if name == OBSERVED else "* EXCLUDE seq"
-        states = "state <> 'not_stated'" if name == OBSERVED else "FALSE"
-        return f"SELECT {columns}, {own} WHERE {states}"
+    def file(self, name: str) -> str:
+        """The file of a table as an SQL literal."""
+        return file_literal(staged_file(self.folder, name))
 
 
 @dataclass(frozen=True)
@@ -106,7 +95,7 @@ class Part:
 
     def scan(self, name: str) -> str:
         """All staged rows of a table as SQL."""
-        return " UNION ALL ".join(s.scan(name) for s in self.staged)
+        return sql("staged", relation=name, staged=self.staged, is_observed=name == OBSERVED)
 
 
 class Candidate:
@@ -308,11 +297,8 @@ class Lake:
             return no_rows((*table.columns, SNAPSHOT_DATE))
         schemas = self.schemas(table, days)
         stored = {name for schema in schemas for name in schema.names}
-        columns = ", ".join(
-            f"CAST({c.name if c.name in stored else 'NULL'} AS {c.type}) AS {c.name}" for c in table.columns
-        )
-        read = self._read(table.name, days, alike=len(schemas) == 1, movable=movable)
-        return f"SELECT {columns}, {_OF_FILE} AS snapshot_date FROM {read}"
+        columns = [(c, c.name in stored) for c in table.columns]
+        return self._scan(table.name, days, columns, several_schemas=len(schemas) > 1, movable=movable)
 
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
         """The distinct schemas of the days' files: several if declarations changed between the days."""
@@ -326,15 +312,20 @@ class Lake:
 
     def scan_observed(self, days: Collection[DayRecord], *, movable: bool = False) -> str:
         """The observations of some days (at least one), as SQL: set_name, id, state, table_name, snapshot_date."""
-        read = self._read(OBSERVED, days, alike=True, movable=movable)
-        return f"SELECT * EXCLUDE filename, {_OF_FILE} AS snapshot_date FROM {read}"
+        columns = [(c, True) for c in OBSERVATIONS.columns if c is not SNAPSHOT_DATE]
+        return self._scan(OBSERVED, days, columns, several_schemas=False, movable=movable)
 
-    def _read(self, name: str, days: Collection[DayRecord], *, alike: bool, movable: bool) -> str:
-        # union_by_name makes DuckDB open every file first; files of one schema are opened in turn.
-        return (
-            f"read_parquet({self._listed(name, days, movable=movable)}, hive_partitioning = false, filename = true, "
-            f"union_by_name = {not alike})"
-        )
+    def _scan(
+        self,
+        name: str,
+        days: Collection[DayRecord],
+        columns: Sequence[tuple[Column, bool]],
+        *,
+        several_schemas: bool,
+        movable: bool,
+    ) -> str:
+        listed = self._listed(name, days, movable=movable)
+        return sql("scan", relation=name, columns=columns, listed=listed, several_schemas=several_schemas)
 
     def _listed(self, name: str, days: Collection[DayRecord], *, movable: bool) -> str:
         """The days' files as an SQL list."""

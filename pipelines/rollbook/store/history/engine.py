@@ -10,11 +10,13 @@ hardly grows with the year. All ways run the same definition and give the same r
 All this happens in a file that nobody reads yet: for readers, the swap is the transaction. The steps of a merge share
 temporary tables of the connection:
 
-    delta               the records that state something else on the merged day than the runs say pieces the runs of
-    these records around that day, for `spans` touched             the records whose history may have changed, over all
-    merged days recent the runs from a day on, and the last run before folded the versions from a day on, by the
-    definition current_changes     how the current rows differ from the open versions last_stated, untracked_values the
-    sources of the untracked values
+    delta               the records that state something else on the merged day than the runs say
+    pieces              the runs of these records around that day, for `spans`
+    touched             the records whose history may have changed, over all merged days
+    recent              the runs from a day on, and the last run before
+    folded              the versions from a day on, by the definition
+    current_changes     how the current rows differ from the open versions
+    last_stated, untracked_values   the sources of the untracked values
 """
 
 from __future__ import annotations
@@ -281,11 +283,7 @@ class TableHistory:
     def _observations_of_delta(self, day: DayRecord) -> str:
         """The statements of the records in `delta` on a day, as SQL; other records are filtered out first."""
         rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
-        return observations(
-            self.table,
-            f"SELECT r.* FROM ({rows}) AS r SEMI JOIN delta ON delta.id = r.{self.table.parent_key}",
-            f"SELECT o.* FROM ({observed}) AS o SEMI JOIN delta ON delta.id = o.id",
-        )
+        return observations(self.table, rows, observed, among="delta")
 
     def _replace_runs(self, place: Place, observations: str | None) -> None:
         """Replace the runs around a day: the runs before, the day, and the runs after, merged where alike."""
@@ -344,7 +342,7 @@ class TableHistory:
         days = [r[0] for r in self.con.execute("SELECT DISTINCT day FROM last_stated ORDER BY 1").fetchall()]
         there = [self.records[d] for d in days if d in self.records]
         if there:
-            self._keep("untracked_values", untracked_values(self.table, self.lake.scan(self.table, there)))
+            self._keep("untracked_values", sql("untracked", table=self.table, rows=self.lake.scan(self.table, there)))
             self._run("refresh_untracked")
 
     def _keep(self, name: str, query: str, parameters: Mapping[str, object] | None = None) -> None:
@@ -355,9 +353,11 @@ class TableHistory:
         self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
 
 
-def observations(table: Table, rows: str, observed: str) -> str:
-    """The statements of each record, as SQL, from a table's rows and the `observed` rows, both with `snapshot_date`."""
-    return sql("observations", table=table, rows=rows, observed=observed)
+def observations(table: Table, rows: str, observed: str, *, among: str = "") -> str:
+    """The statements of each record, as SQL, from a table's rows and the `observed` rows, both with `snapshot_date`;
+    only of the records in the table `among`, if given.
+    """
+    return sql("observations", table=table, rows=rows, observed=observed, among=among)
 
 
 def definition(table: Table, runs: str) -> str:
@@ -370,12 +370,3 @@ def definition(table: Table, runs: str) -> str:
 def changes(table: Table, *, touched: bool = False) -> str:
     """The changes between a table's versions, as SQL: of all records, or of the touched records from `$since` on."""
     return sql("changes", table=table, touched=touched, change_keys=CHANGE_KEYS)
-
-
-def untracked_values(table: Table, rows: str) -> str:
-    """The untracked values of a table on the days of `last_stated`, as SQL, from the table's `rows` with
-    `snapshot_date`.
-    """
-    columns = f"{names(table.key, 's.')}, {names(table.untracked, 's.')}"
-    same = f"l.id = s.{table.parent_key} AND l.day = s.snapshot_date"
-    return f"SELECT {columns} FROM ({rows}) AS s INNER JOIN last_stated AS l ON {same}"

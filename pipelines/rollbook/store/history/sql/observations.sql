@@ -4,6 +4,10 @@
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
 {{- ", " if not loop.last }}{% endfor -%}
 {%- endmacro %}
+{% if among %}
+{% set rows = "SELECT t.* FROM (" ~ rows ~ ") AS t SEMI JOIN " ~ among ~ " AS a ON a.id = t." ~ table.parent_key %}
+{% set observed = "SELECT o.* FROM (" ~ observed ~ ") AS o SEMI JOIN " ~ among ~ " AS a ON a.id = o.id" %}
+{% endif %}
 SELECT {{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
 SELECT {{ without_values() }}, 'not_stated', o.snapshot_date
