@@ -32,7 +32,7 @@ def test_a_summers_held_night_is_approved_and_said(
             monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
         for number in (-1, 0, 1):
             sandbox.day = PROMOTION + timedelta(days=number)
-            serve._play(open_rollbook(), sandbox.day)
+            serve.play_day(open_rollbook(), sandbox.day)
     printed = capfd.readouterr().err
     assert "rows of student_classes would be removed" in printed
     assert printed.count("Approved.") == 1

@@ -31,7 +31,7 @@ def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(tmp_path:
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"telemetry": {"enabled": False}}) as instance:
         ours, of_a_child, elsewhere = (instance.create_run_for_job(job, status=STARTED).run_id for _ in range(3))
         runs.mark_as_mine(instance, ours)
-        lock = runs._lock(instance, of_a_child)
+        lock = runs.run_lock(instance, of_a_child)
         lock.parent.mkdir(parents=True, exist_ok=True)
         hold = f"import filelock\nwith filelock.FileLock({str(lock)!r}):\n  print(1, flush=True)\n  input()"
         child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -76,13 +76,13 @@ def test_the_server_makes_the_records_before_it_starts_what_needs_them(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    started, there = serve._child, list[bool]()
+    started, there = serve.child_process, list[bool]()
 
     def child(command: list[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
         there.append((home / "schedules" / "schedules.db").exists())
         return started(command if len(there) == 1 else [sys.executable, "-c", ""])
 
-    monkeypatch.setattr(serve, "_child", child)
+    monkeypatch.setattr(serve, "child_process", child)
     with pytest.raises(RollbookError, match="ended by itself"):
         serve.serve()
     assert there == [False, True, True]

@@ -39,7 +39,7 @@ class Contended(dict[str, Any]):
 def test_a_view_gets_the_list_that_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
     with new_house(students(4), classes(1)) as house:
         house.night(1)
-        monkeypatch.setattr(book, "_known", Contended())
+        monkeypatch.setattr(book, "cache", Contended())
         page = Book(house.warehouse)
         with page.open():
             assert page.once("list", lambda: "its own", night(1)) == "its own"

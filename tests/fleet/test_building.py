@@ -103,7 +103,7 @@ def test_an_institution_whose_file_is_damaged_is_left_out_by_name(district: Dist
 def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     district: District, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, about = district.house(ASH), building._about
+    house, about = district.house(ASH), building.about_file
     nights = iter([2, 3, 4, 5, 6])  # after the last, the version that was opened is removed
 
     def meanwhile(*arguments: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
             house.night(number, students(8), classes(2))
         return found
 
-    monkeypatch.setattr(building, "_about", meanwhile)
+    monkeypatch.setattr(building, "about_file", meanwhile)
     assert district.build().left_out == {}
     assert counts(district) == {ASH: 4, BIRCH: 3}
     assert listed(district, "newest_day")[0] == (night(1),)

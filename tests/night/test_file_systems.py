@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_flushed_is_one_warning(
 ) -> None:
     is_folder = lambda fd: stat.S_ISDIR(os.fstat(fd).st_mode)  # noqa: E731
     monkeypatch.setattr(os, "fsync", refuse(number, wanted=is_folder, call=os.fsync))
-    monkeypatch.setattr(files, "_told", set())
+    monkeypatch.setattr(files, "reported_disks", set())
     with caplog.at_level(logging.WARNING):
         house.sync()
         house.night(2, students(6))
@@ -124,7 +124,7 @@ def test_the_file_system_is_named_by_its_nearest_mount() -> None:
 def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
     house: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    monkeypatch.setattr(files, "_TRY_AGAIN", (0, 0, 0))
+    monkeypatch.setattr(files, "RETRY_WAITS", (0, 0, 0))
     asked: dict[str, int] = {}
 
     def often(source: Path, target: Path) -> bool:
@@ -144,7 +144,7 @@ def test_a_refused_rename_is_told_and_the_next_sync_recovers(
     house.sync()
     before = house.state()
     with monkeypatch.context() as patched:
-        patched.setattr(files, "_TRY_AGAIN", (0, 0, 0))
+        patched.setattr(files, "RETRY_WAITS", (0, 0, 0))
         published = lambda _, target: target == house.published  # noqa: E731
         patched.setattr(Path, "replace", refuse(number, wanted=published, call=Path.replace))
         with pytest.raises(MachineError) as refused:

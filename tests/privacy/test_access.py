@@ -69,7 +69,7 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
 
 def test_the_login_behind_an_account_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uid").write_text("4294967295")
-    monkeypatch.setattr(machine, "_LOGIN_UID", tmp_path / "uid")
+    monkeypatch.setattr(machine, "LOGIN_UID", tmp_path / "uid")
     monkeypatch.setenv("SUDO_USER", "counsellor")
     monkeypatch.setenv("LOGNAME", "somebody-else")
     access.note(tmp_path, "sql")

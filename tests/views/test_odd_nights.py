@@ -22,23 +22,6 @@ def house() -> Iterator[House]:
         yield made
 
 
-def class_counts(house: House) -> dict[int, int | None]:
-    return dict(house.query("SELECT student_id, class_count FROM student_progress"))
-
-
-def test_how_many_classes_is_unknown_until_a_record_says_so(house: House) -> None:
-    stated, none, unstated = student(1), student(2, classes=[]), student(3, classes=MISSING)
-    house.night(1, [stated, none, unstated], classes(1))
-    assert class_counts(house) == {1: 1, 2: 0, 3: None}
-    house.night(2, [student(n, classes=MISSING) for n in (1, 2, 3)])
-    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # what was said before holds
-    house.night(3, [stated, none, student(3, classes=[])])
-    assert class_counts(house) == {1: 1, 2: 0, 3: 0}
-    house.night(4, [stated, none])
-    house.night(5, [stated, none, unstated])
-    assert class_counts(house) == {1: 1, 2: 0, 3: None}  # back, and stated before the student left
-
-
 @pytest.fixture(scope="module")
 def two_nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
     """Last night's file, and a copy of the file of the night before."""

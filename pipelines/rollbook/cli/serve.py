@@ -91,7 +91,7 @@ def serve(
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
-        children = [stack.enter_context(_child(command)) for command in (web, daemon)]
+        children = [stack.enter_context(child_process(command)) for command in (web, daemon)]
         out.print(f"The UI is at http://{host}:{port}; {runs}.")
         _wait(children)
 
@@ -131,7 +131,7 @@ def _what_is_served() -> tuple[list[str], str]:
 
 def _create_dagster_tables() -> None:
     """Create Dagster's tables before two processes need them; in a child, since this process needs no Dagster."""
-    with _child([sys.executable, "-c", "import dagster\nwith dagster.DagsterInstance.get(): pass"]) as child:
+    with child_process([sys.executable, "-c", "import dagster\nwith dagster.DagsterInstance.get(): pass"]) as child:
         if child.wait():
             raise RollbookError(
                 "Dagster's records do not open; its last lines are above. `rollbook doctor` may say more: fix what it"
@@ -155,7 +155,7 @@ def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def child_process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a child in its own process group, so that Ctrl-C reaches the child once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
         command,
@@ -291,7 +291,7 @@ def demo(
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
         for day in played:
             sandbox.day = day
-            _play(rollbook, day)
+            play_day(rollbook, day)
     published = rollbook.warehouse.published
     for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
         out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
@@ -306,7 +306,7 @@ def demo(
     out.print(f"[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then {command} sync")
 
 
-def _play(rollbook: Rollbook, day: date) -> None:
+def play_day(rollbook: Rollbook, day: date) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
     from rollbook.operations import approvals
 

@@ -101,7 +101,7 @@ def job_origin(module: str, location: str, job: str) -> RemoteJobOrigin:
 
 def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:
     """Hold a run's lock until this process ends: however it ends, the system then frees the lock."""
-    _locks.append(files.Lock(_lock(instance, run_id)))
+    _locks.append(files.Lock(run_lock(instance, run_id)))
     _locks[-1].acquire()
 
 
@@ -113,7 +113,7 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:
     """
     under_way = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
     for run in instance.get_runs(under_way):
-        lock = _lock(instance, run.run_id)
+        lock = run_lock(instance, run.run_id)
         if lock.exists():  # else it has not begun, or it is on another machine
             with suppress(Timeout), files.Lock(lock, timeout=0):
                 instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
@@ -128,13 +128,13 @@ def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now:
     old = instance.get_run_records(filters, limit=MAX_AT_ONCE, order_by="create_timestamp", ascending=True)
     for run_id in () if dry_run else [record.dagster_run.run_id for record in old]:
         instance.delete_run(run_id)
-        shutil.rmtree(_lock(instance, run_id).parent, ignore_errors=True)
+        shutil.rmtree(run_lock(instance, run_id).parent, ignore_errors=True)
         for path in Path(instance.root_directory).glob(f"history/runs/{run_id}.db*"):  # SQLite only empties it
             path.unlink()
     return len(old)
 
 
-def _lock(instance: dg.DagsterInstance, run_id: str) -> Path:
+def run_lock(instance: dg.DagsterInstance, run_id: str) -> Path:
     """The lock file of a run, beside its compute logs on this machine."""
     return Path(instance.storage_directory()) / run_id / "process.lock"
 

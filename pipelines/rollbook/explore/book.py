@@ -49,7 +49,7 @@ MEMORY_LIMIT = "1GB"
 # a trace.
 _LOCKING = Lock()
 # The values that `Book.once` computed, and their night.
-_known: dict[str, tuple[Any, Any]] = {}
+cache: dict[str, tuple[Any, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class Book:
         The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
         """
         night = (self.published, self._version, *of)
-        cached = _known.get(name)
+        cached = cache.get(name)
         if cached is None or cached[0] != night:
-            cached = _known[name] = (night, make())
+            cached = cache[name] = (night, make())
         return cached[1]
 
     def note(self, kind: str, what: str, students: int | None) -> None:

@@ -134,7 +134,7 @@ def gather(
             if path is None or (engine != DUCKDB and name not in parts):
                 raise FileNotFoundError(name)
             with _attached(con, file.scratch, file.part(name) if name in parts else path):
-                about = parts[name] if name in parts else _about(con, path)
+                about = parts[name] if name in parts else about_file(con, path)
                 with transaction(con):
                     for relation in relations(pseudonymous=file.is_pseudonymous):
                         con.execute(_rows(name, relation, pseudonymous=file.is_pseudonymous, is_part=name in parts))
@@ -243,7 +243,7 @@ def make_part(text: str) -> str:
         with connect(Path(task["part"]), scratch=scratch) as con:
             views.create_tables(con, (contents.RELEASE,) if task["pseudonymous"] else ())
             with _attached(con, scratch, path):
-                about = _about(con, path)
+                about = about_file(con, path)
                 with transaction(con):
                     for relation in relations(pseudonymous=task["pseudonymous"]):
                         con.execute(_rows(task["name"], relation, pseudonymous=task["pseudonymous"], is_part=False))
@@ -263,7 +263,7 @@ def _attached(con: duckdb.DuckDBPyConnection, scratch: Path, path: Path) -> Iter
             con.execute("DETACH given")
 
 
-def _about(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+def about_file(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
     """The version, day and school of the attached file at a path."""
     mode = stat.S_IMODE(path.stat().st_mode)
     about = con.execute("""

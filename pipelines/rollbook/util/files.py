@@ -45,9 +45,9 @@ _NO_MODES = (*_NOT_OFFERED, errno.EPERM, errno.EACCES)
 _NO_FOLDER_SYNC = (*_NOT_OFFERED, errno.EPERM, errno.EACCES, errno.EBADF, errno.EISDIR)
 # Errors of a network share while another program has the file open, and how long to wait before each new try (s).
 _IN_USE = (errno.EBUSY, errno.ETXTBSY, errno.EPERM, errno.EACCES)
-_TRY_AGAIN = (0.1, 0.4, 1.5)
+RETRY_WAITS = (0.1, 0.4, 1.5)
 # The disks whose folders cannot be flushed, by their numbers: each is told once.
-_told: set[int] = set()
+reported_disks: set[int] = set()
 
 
 class Lock(FileLock):
@@ -178,8 +178,8 @@ def sync(path: Path) -> None:
         status = os.fstat(fd)
         if error.errno not in _NO_FOLDER_SYNC or not stat.S_ISDIR(status.st_mode):
             raise
-        if status.st_dev not in _told:
-            _told.add(status.st_dev)
+        if status.st_dev not in reported_disks:
+            reported_disks.add(status.st_dev)
             log.warning(
                 "The file system of %s (%s) cannot flush a folder (%s): after a power failure, the newest files may be"
                 " missing, and the next sync makes or fetches them again",
@@ -195,7 +195,7 @@ def move(source: Path, target: Path) -> Path:
     A network share may refuse while another program has the file open: the move is tried again for two seconds. Raises
     OSError, with EBUSY where only that explains the refusal.
     """
-    waits = iter(_TRY_AGAIN)
+    waits = iter(RETRY_WAITS)
     while True:
         try:
             return source.replace(target)

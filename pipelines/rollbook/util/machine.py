@@ -20,7 +20,7 @@ KEPT_VARIABLES = (
 )
 _PACKAGES = Path(__file__).resolve().parent.parent.parent
 # Linux: the user who logged in, even under `sudo`; this number when nobody did.
-_LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
+LOGIN_UID, _NOBODY = Path("/proc/self/loginuid"), 2**32 - 1
 NOTHING_LOST = "Readers keep what was published, and the next sync goes on from there."
 
 
@@ -122,7 +122,7 @@ def account() -> str:
 def login() -> str:
     """Return the account that logged in, from the kernel's record or else from sudo; empty if neither says."""
     with suppress(OSError, ValueError):
-        if (uid := int(_LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
+        if (uid := int(LOGIN_UID.read_text(encoding="ascii"))) != _NOBODY:
             return name_of_account(uid)
     return os.environ.get("SUDO_USER", "")[:64]
 

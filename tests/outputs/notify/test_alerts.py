@@ -145,7 +145,7 @@ def test_a_state_that_cannot_be_written_still_tells_and_tells_once(
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Alerts, "_unwritten", {})
+    monkeypatch.setattr(Alerts, "unwritten", {})
     monkeypatch.setattr("rollbook.outputs.notify.alerts.files.write", full)
     assert tell(house, FAILED, FAILED) == [True, False]
     assert len(hook.posted) == 1

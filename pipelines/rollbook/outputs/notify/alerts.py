@@ -96,7 +96,7 @@ class Alerts:
     """The alerts of one warehouse. No method raises. Without `channels`, nothing is to be reported."""
 
     # The state that could not be written, kept for this process: the alert may be about a full disk.
-    _unwritten: ClassVar[dict[Path, AlertState]] = {}
+    unwritten: ClassVar[dict[Path, AlertState]] = {}
 
     def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
         self.rollbook = rollbook
@@ -238,7 +238,7 @@ class Alerts:
     def load(self) -> AlertState:
         """The reported outcomes, and which messages are not delivered yet."""
         try:
-            return self._unwritten.get(self._path) or formats.decode(self._path.read_bytes(), AlertState, self._path)
+            return self.unwritten.get(self._path) or formats.decode(self._path.read_bytes(), AlertState, self._path)
         except (OSError, msgspec.DecodeError, OtherVersionError) as error:  # people are told of that outcome, too
             if not isinstance(error, FileNotFoundError):
                 log.warning("%s cannot be read (%s); a new one is started", self._path.name, type(error).__name__)
@@ -247,10 +247,10 @@ class Alerts:
     def _save(self, state: AlertState) -> None:
         try:
             files.write(self._path, msgspec.json.encode(state))
-            self._unwritten.pop(self._path, None)
+            self.unwritten.pop(self._path, None)
         except OSError as error:
             log.warning("%s cannot be written (%s)", self._path.name, type(error).__name__)
-            self._unwritten[self._path] = state
+            self.unwritten[self._path] = state
 
 
 # -- delivery ----------------------------------------------------------------------------------------------------------
