@@ -32,7 +32,6 @@ from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from rollbook.night import past
 from rollbook.night.past import always
 from rollbook.night.rollbook import Rollbook
-from rollbook.operations import approvals
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
 from tests.campaign import damage
@@ -40,7 +39,7 @@ from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
 from tests.campaign.school import CAP, School, shown
 from tests.campaign.wire import in_process
-from tests.support.nights import SET_OF, House, night, tables_in
+from tests.support.nights import SET_OF, House, approve_held, night, tables_in
 from tests.support.processes.kills import die_at_step
 from tests.support.processes.machines import left_over
 from tests.support.wire.service import Service
@@ -392,7 +391,7 @@ class Campaign:
         self.note(f"approve {', '.join(parts)} of {day if named else 'the newest'}")
         asked = len(self.service.requests)
         self.operate(
-            lambda: approvals.approve(self.rollbook, day if named else None, only=parts),
+            lambda: approve_held(self.rollbook, day if named else None, only=parts),
             done=lambda: self.ledger.approve(waiting[day], parts),
         )
         assert len(self.service.requests) == asked, "an approval fetches nothing"

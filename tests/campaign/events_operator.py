@@ -12,7 +12,6 @@ from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLanded
 from rollbook.night import past
 from rollbook.night.past import always, within_hold
 from rollbook.night.writing import writer
-from rollbook.operations import approvals
 from rollbook.operations import discard as discards
 from rollbook.operations.diff import diff
 from rollbook.operations.status import prune
@@ -23,7 +22,7 @@ from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, f
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble
 from tests.campaign.ledger import PARTS, Key
 from tests.campaign.school import shown
-from tests.support.nights import TRIES, night
+from tests.support.nights import TRIES, approve_held, night
 
 MIN_COUNTED = 4  # landings that are always left
 MAX_STEPS = 160  # a night takes about 130; one that has to recover first, more
@@ -215,7 +214,7 @@ def approval(c: Campaign, day: date, key: Key) -> Work:
         if approved(c, key, parts):
             c.ledger.approve(key, parts)
 
-    return Work(lambda: approvals.approve(c.rollbook, day, only=parts), done)
+    return Work(lambda: approve_held(c.rollbook, day, only=parts), done)
 
 
 def move(c: Campaign, key: Key, *, discarded: bool) -> Work:

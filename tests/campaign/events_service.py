@@ -178,7 +178,7 @@ def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
     if not lose_many(c):
         return False
     asked = len(c.service.requests)
-    c.operate(lambda: approvals.approve(writing, shown=shown_to_somebody), fails=ArgumentError)
+    c.operate(lambda: approvals.approve(writing, [held.hold_digest for held in shown_to_somebody]), fails=ArgumentError)
     assert len(c.service.requests) == asked
     return True
 

@@ -104,7 +104,7 @@ def test_unexpected_error_texts_are_not_shown(watch: Watch, hook: Webhook, monke
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("Pupil Number7 has no number")
 
-    monkeypatch.setattr("rollbook.defs.night.merge", broken)
+    monkeypatch.setattr("rollbook.defs.night.sync", broken)
     result = watch.job.run(night(1), tags=SYNC)
     watch.look()
     (text,) = hook.texts

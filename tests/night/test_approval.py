@@ -12,7 +12,7 @@ from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import Verdict
 from rollbook.operations import approvals
-from tests.support.nights import Expected, House, folder, night
+from tests.support.nights import Expected, House, approve_held, folder, night
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 from tests.support.warehouses.holds import first_night, is_held
@@ -81,7 +81,7 @@ def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
     for number, listed in ((2, students(6)), (3, students(5)), (5, students(4))):
         is_held(house, number, listed)
         expected.night(number, listed, one)
-    done = approvals.approve(house.rollbook(), every_day=True, reason="two year groups left")
+    done = approve_held(house.rollbook(), every_day=True, reason="two year groups left")
     assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(5), Verdict.APPROVED)
     assert house.tables() == expected.tables()
     given = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
@@ -96,7 +96,7 @@ def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_s
     is_held(house, 2, students(5))  # another sync of the day, while a person looks at the first
     before = house.state()
     with pytest.raises(ArgumentError, match="is not held now, or would change something else") as caught:
-        approvals.approve(rollbook, shown=shown)
+        approvals.approve(rollbook, [held.hold_digest for held in shown])
     assert caught.value.exit_code == 2
     assert house.state() == before
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]

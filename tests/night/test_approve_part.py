@@ -23,7 +23,7 @@ from rollbook.operations.known import rebuild_as_known_on
 from rollbook.operations.provenance import trace
 from rollbook.operations.status import load_status
 from rollbook.util import machine
-from tests.support.nights import Expected, House, new_house, night
+from tests.support.nights import Expected, House, approve_held, new_house, night
 from tests.support.processes.commands import dagster_home
 from tests.support.reading import rows
 from tests.support.records import Records, classes, school_class, student, students
@@ -77,7 +77,7 @@ def add(to: Expected, *parts: str) -> Expected:
 
 @pytest.mark.parametrize("parts", daily(SUBSETS, SUBSETS[4], SUBSETS[11]), ids=lambda parts: ", ".join(sorted(parts)))
 def test_each_choice_of_parts_merges_alone_and_the_rest_later(house: House, parts: frozenset[str]) -> None:
-    done = approvals.approve(house.at(3).rollbook(), only=parts, reason="the leavers are known")
+    done = approve_held(house.at(3).rollbook(), only=parts, reason="the leavers are known")
     assert (done.manifest.verdict, done.manifest.parts) == (Verdict.HELD, parts)
     there = expected(*parts).tables()
     assert house.tables() == there
@@ -87,7 +87,7 @@ def test_each_choice_of_parts_merges_alone_and_the_rest_later(house: House, part
     past.rebuild(house.rollbook(), confirm=always)
     assert house.tables() == there
     assert house.query("FROM ops.sync_sets") == sets
-    rest = approvals.approve(house.rollbook())
+    rest = approve_held(house.rollbook())
     assert (rest.manifest.verdict, rest.manifest.parts) == (Verdict.APPROVED, frozenset())
     assert house.tables() == expected(*PARTS).tables()
     assert house.service.requests == []
@@ -95,7 +95,7 @@ def test_each_choice_of_parts_merges_alone_and_the_rest_later(house: House, part
 
 def test_parts_that_are_approved_one_after_the_other_are_all_of_it(house: House) -> None:
     for number, part in enumerate(PARTS, start=1):
-        approvals.approve(house.rollbook(), only=[part])
+        approve_held(house.rollbook(), only=[part])
         assert house.tables() == expected(*PARTS[:number]).tables()
     (manifest,) = house.landings(night(2))
     assert (manifest.verdict, len(manifest.approvals)) == (Verdict.APPROVED, 4)
@@ -114,7 +114,7 @@ def test_a_writer_killed_after_the_approval_is_made_up_for(house: House) -> None
 
 
 def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) -> None:
-    approvals.approve(house.rollbook(), only=["students:removed"])
+    approve_held(house.rollbook(), only=["students:removed"])
     back: Lists = ([*students(24), student(60)], classes(12))
     house.night(2, *back, fresh=True)
     assert house.tables() == expected("students:removed").night(2, *back).tables()
@@ -123,22 +123,22 @@ def test_a_later_landing_of_the_day_overlays_it_and_ends_the_hold(house: House) 
 
 
 def test_a_day_that_counts_in_part_is_not_taken_for_synced(house: House) -> None:
-    approvals.approve(house.rollbook(), only=["students:removed", "classes:removed"])
+    approve_held(house.rollbook(), only=["students:removed", "classes:removed"])
     with pytest.raises(HeldError):
         house.sync(over={"cache_minutes": 5})
     assert len(house.landings(night(2))) == 2
 
 
 def test_it_is_a_function_of_its_landing_whatever_becomes_of_other_days(house: House) -> None:
-    approvals.approve(house.rollbook(), only=["students:listed"])
+    approve_held(house.rollbook(), only=["students:listed"])
     discard(house.rollbook(), night(1), reason="another school", confirm=always)
     assert house.tables() == add(Expected(), "students:listed").tables()
 
 
 def test_approvals_of_parts_are_recorded_with_the_person(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "login", lambda: "sam")
-    approvals.approve(house.at(3).rollbook(), only=["students:removed"], reason="the leavers are known")
-    approvals.approve(house.at(4).rollbook(), only=["classes:listed"])
+    approve_held(house.at(3).rollbook(), only=["students:removed"], reason="the leavers are known")
+    approve_held(house.at(4).rollbook(), only=["classes:listed"])
     (hold,) = load_status(house.rollbook()).holds
     assert hold.reason.endswith("; merged of it: classes:listed, students:removed")
     held = hold.reason.partition("; merged")[0]
@@ -187,5 +187,5 @@ def test_a_part_that_there_is_not_is_refused(house: House) -> None:
     before = house.state()
     choose = "Parts of what was held are students:removed, students:listed, classes:removed, classes:listed: choose"
     with pytest.raises(ArgumentError, match=choose):
-        approvals.approve(house.rollbook(), only=["students:added"])
+        approve_held(house.rollbook(), only=["students:added"])
     assert house.state() == before

@@ -12,8 +12,7 @@ import pytest
 
 from rollbook.night.stages import merge, publish
 from rollbook.night.writing import writer
-from rollbook.operations import approvals
-from tests.support.nights import folder
+from tests.support.nights import approve_held, folder
 from tests.support.warehouses.fortnight import (
     DAYS,
     HELD,
@@ -71,7 +70,7 @@ def test_days_arriving_in_any_order_make_the_same_bytes(source: Path, expected: 
 def test_a_held_landing_counts_from_its_approval_on(warehouse: Path, source: Path) -> None:
     """Approved last of all, the landing is what it would have been: the last word on a day long past."""
     book = rollbook(warehouse)
-    approvals.approve(book, HELD)
+    approve_held(book, HELD)
     late = export(warehouse / "rollbook.duckdb", RECORDS)
     assert late != export(source / "rollbook.duckdb", RECORDS)
     with arriving(warehouse, shuffled(4)) as published:

@@ -16,10 +16,9 @@ from rollbook.night import past
 from rollbook.night.past import always
 from rollbook.night.recovery import Recovery
 from rollbook.night.writing import writer
-from rollbook.operations import approvals
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.status import load_status as look
-from tests.support.nights import Expected, House, new_house, night
+from tests.support.nights import Expected, House, approve_held, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire import faults
@@ -164,7 +163,7 @@ def test_a_discard_of_a_held_landing_is_published_at_once(house: House) -> None:
 def test_a_landing_approved_in_part_and_then_discarded_stays_proven(house: House) -> None:
     with pytest.raises(HeldError):
         house.night(6, students(2))
-    approvals.approve(house.rollbook(), only=["students:listed"])
+    approve_held(house.rollbook(), only=["students:listed"])
     discard(house.rollbook(), night(6), reason="nonsense", confirm=always)
     assert syncs(house) == [("discarded", "held", True)]
 

@@ -95,6 +95,12 @@ def folder() -> Iterator[Path]:
 # --- the house -------------------------------------------------------------------------------------------------------
 
 
+def approve_held(rollbook: Rollbook, day: date | None = None, *, every_day: bool = False, **given: Any) -> Synced:
+    """Approve what is held on a day (default: the newest held day), or on every day."""
+    shown = approvals.to_approve(rollbook, day, every_day=every_day)
+    return approvals.approve(rollbook, [held.hold_digest for held in shown], **given)
+
+
 class House:
     """A warehouse, the service behind it, and the clock of both."""
 
@@ -146,7 +152,7 @@ class House:
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
         """Approve what is held."""
-        return approvals.approve(self.rollbook(**(over or {})), day)
+        return approve_held(self.rollbook(**(over or {})), day)
 
     @property
     def published(self) -> Path:

@@ -1,31 +1,26 @@
-"""One institution's stages in a run, each with the materializations of its assets for the days that it made."""
+"""One institution's night in a run, with the materializations of the assets for the days that it made."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from enum import StrEnum
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
-from rollbook.errors import ArgumentError, NothingLandedError, RollbookError
-from rollbook.landing.manifest import PARTS, Approval, Details, Manifest, TableCounts
-from rollbook.night import past
+from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError
+from rollbook.landing.manifest import PARTS, Details, Manifest, TableCounts
+from rollbook.night import past, sync
 from rollbook.night.past import Backfilled, always, skipped_days, within_hold
 from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import land, merge, publish, snapshot
-from rollbook.night.writing import fetching
 from rollbook.operations import approvals
 from rollbook.outputs.report import FILE
 from rollbook.source.pagination import Progress
-from rollbook.store.lake import DayRecord
 from rollbook.tables import SETS, TABLES
 
 # The days that a backfill skipped, and why; shown on the backfill's page, tab Runs.
@@ -41,7 +36,6 @@ Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # n
 Metadata = Mapping[str, Any]
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Events = Iterator[Event]
-T = TypeVar("T")
 
 
 class Options(dg.Config):
@@ -84,109 +78,89 @@ class Options(dg.Config):
 def stages(
     context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
 ) -> Events:
-    """Land, snapshot, merge and publish: one day that is fetched or approved, or the landed days of a backfill.
+    """Sync a day, approve what is held, or rebuild the landed days; then yield what was made on each day.
 
-    Raises RollbookError; events that were yielded before the error stay valid. The history, and the snapshots of a
-    backfill, are made once they are published.
+    Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
     """
-    started = time.monotonic()
-    with fetching(rollbook) as blocked:
-        if is_sync:
-            mark_as_sync(context)
-        landed, approvals = _landed(context, options, rollbook, days, is_sync=is_sync, blocked=blocked)
-        decides, at_last = is_sync or bool(approvals), list[Event]()
-        if not decides:
-            yield from _skipped(context, past.backfilled(rollbook, days, {}), len(days))
-        raw = [made(context, each, ["raw", name], _landing(m, name)) for each, m in landed.items() for name in SETS]
-        staged = None
-        if decides:
-            work = partial(_snapshots, rollbook, landed, approvals)
-            decided = yield from _meanwhile(work, raw)
-            composed = {manifest.snapshot_date: record for manifest, record in decided}
-            for reason in (manifest.reason for manifest, _ in decided if manifest.reason):
-                context.log.warning(reason)
-        else:
-            done, staged = yield from _meanwhile(partial(past.resnapshot, rollbook, days), raw)
-            composed = done.rebuilt
-            for each, held in done.held.items():
-                context.log.warning("%s: landing %s is held and was skipped", each, ", ".join(map(str, held)))
-        snapshots = [
-            made(
-                context,
-                each,
-                ["snapshots", name],
-                {"dagster/partition_row_count": r.rows.get(name, 0), "landings": ", ".join(map(str, r.landings))},
-            )
-            for each, r in composed.items()
-            for name in TABLES
-        ]
-        if staged is None:
-            merged = yield from _meanwhile(partial(merge, rollbook, full_refresh=options.force), snapshots)
-            publish(rollbook, merged)
-            changed = merged.counts
-        else:
-            confirm = always if options.confirm else within_hold
-            changed = past.publish_staged(rollbook, staged, confirm=confirm, full_refresh=options.force)
-            at_last += snapshots
-    yield from at_last
-    counts = {c.table: _history(c) for c in changed}
-    for each in composed:
-        yield from (made(context, each, ["history", name], counts.get(name, {})) for name in TABLES)
+    started, before = time.monotonic(), rollbook.warehouse.version()
+    if options.only and not options.approve:
+        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
+    if is_sync:
+        mark_as_sync(context)
+    elif not options.approve:
+        yield from _skipped(context, past.backfilled(rollbook, days, {}), len(days))
+    counts: Sequence[TableCounts] = ()
+    failure: RollbookError | None = None
+    try:
+        counts = _work(context, options, rollbook, days, is_sync=is_sync)
+    except RollbookError as error:
+        failure = error
+    if failure is None or rollbook.warehouse.version() != before:
+        yield from _published(context, rollbook, days, counts, time.monotonic() - started)
+    elif isinstance(failure, HeldError) and is_sync:
+        yield from _raw(context, {days[0]: rollbook.raw.manifests(days[0])[-1]})
+    if failure is not None:
+        raise failure
+
+
+def _work(
+    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
+) -> Sequence[TableCounts]:
+    """Approve, sync or backfill; returns the changes per current table. Raises RollbookError."""
+    if options.approve:
+        by = person or _asked_by(context)
+        only, reason = options.only, options.reason
+        return approvals.approve(rollbook, options.approve, days=days, only=only, reason=reason, by=by).counts
+    if is_sync:
+        fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+        return sync(rollbook, days[0], details=options.details, fresh=fresh, full_refresh=options.force).counts
+    confirm = always if options.confirm else within_hold
+    done = past.backfill_days(rollbook, days, confirm=confirm, full_refresh=options.force)
+    for day, held in done.held.items():
+        context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
+    return done.counts
+
+
+def _published(
+    context: dg.AssetExecutionContext,
+    rollbook: Rollbook,
+    days: Sequence[date],
+    counts: Sequence[TableCounts],
+    seconds: float,
+) -> Events:
+    """Each asset of each day that counts, once readers have them."""
+    landed = {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}
+    for reason in (manifest.reason for manifest in landed.values() if manifest.reason):
+        context.log.warning(reason)
+    yield from _raw(context, landed)
+    records, changed = rollbook.lake.days(), {c.table: _history(c) for c in counts}
     shared: Metadata = {
         "path": dg.MetadataValue.path(rollbook.warehouse.published),
         "bytes": rollbook.warehouse.published.stat().st_size,
         "morning page": dg.MetadataValue.url(f"/{FILE}"),
-        "seconds": round(time.monotonic() - started, 3),
+        "seconds": round(seconds, 3),
     }
-    for each in composed:
-        yield made(context, each, PUBLISHED.path, shared)
-    rollbook.check_listeners()
+    for day in landed:
+        record = records[day]
+        landings = ", ".join(map(str, record.landings))
+        for name in TABLES:
+            metadata = {"dagster/partition_row_count": record.rows.get(name, 0), "landings": landings}
+            yield made(context, day, ["snapshots", name], metadata)
+            yield made(context, day, ["history", name], changed.get(name, {}))
+        yield made(context, day, PUBLISHED.path, shared)
 
 
-def _landed(
-    context: dg.AssetExecutionContext,
-    options: Options,
-    rollbook: Rollbook,
-    days: Sequence[date],
-    *,
-    is_sync: bool,
-    blocked: RollbookError | None,
-) -> tuple[dict[date, Manifest], dict[date, Approval]]:
-    """The landings that a run is about, by day: approved, fetched now, or landed before; and the approvals."""
-    fetches = is_sync and not options.approve
-    if blocked is not None and not fetches:
-        raise blocked
-    if options.only and not options.approve:
-        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
-    if options.approve:
-        held = {m.snapshot_date: m for m in approvals.held_as_shown(rollbook, options.approve, days)}
-        by = person or _asked_by(context)
-        return held, {day: approvals.approval(rollbook, m, options.only, options.reason, by) for day, m in held.items()}
-    if fetches:
-        fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-        return {days[0]: land(rollbook, days[0], details=options.details, fresh=fresh, blocked=blocked)}, {}
-    return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}, {}
+def _raw(context: dg.AssetExecutionContext, landed: Mapping[date, Manifest]) -> Events:
+    """Each landed set of each day."""
+    for day, manifest in landed.items():
+        for name in SETS:
+            yield made(context, day, ["raw", name], _landing(manifest, name))
 
 
 def _asked_by(context: dg.AssetExecutionContext) -> str:
     """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
     is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
     return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
-
-
-def _snapshots(
-    rollbook: Rollbook, landed: Mapping[date, Manifest], approvals: Mapping[date, Approval]
-) -> list[tuple[Manifest, DayRecord]]:
-    """Decide on each landing, in the order of their days."""
-    return [snapshot(rollbook, manifest, approvals.get(day)) for day, manifest in landed.items()]
-
-
-def _meanwhile(work: Callable[[], T], events: Iterable[Event]) -> Generator[Event, None, T]:
-    """Yield events while the next stage works: Dagster records one in 15 ms, for which no reader should wait."""
-    with ThreadPoolExecutor(max_workers=1) as second:
-        working = second.submit(work)
-        yield from events
-        return working.result()
 
 
 def mark_as_sync(context: dg.AssetExecutionContext) -> None:

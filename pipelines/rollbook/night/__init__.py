@@ -33,20 +33,27 @@ class Synced:
 
 
 def sync(
-    rollbook: Rollbook, day: date | None = None, *, details: Details = Details.none, fresh: bool = False
+    rollbook: Rollbook,
+    day: date | None = None,
+    *,
+    details: Details = Details.none,
+    fresh: bool = False,
+    full_refresh: bool = False,
 ) -> Synced:
-    """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago.
-    Raises RollbookError; readers then keep the last published file.
+    """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago;
+    `full_refresh` merges the whole lake into an empty file. Raises RollbookError; readers then keep the last
+    published file.
     """
     with fetching(rollbook) as blocked:
-        done = finish(rollbook, land(rollbook, day, details=details, fresh=fresh, blocked=blocked))
+        manifest = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
+        done = finish(rollbook, manifest, full_refresh=full_refresh)
     rollbook.check_listeners()
     return done
 
 
-def finish(rollbook: Rollbook, manifest: Manifest) -> Synced:
+def finish(rollbook: Rollbook, manifest: Manifest, *, full_refresh: bool = False) -> Synced:
     """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
     manifest, record = snapshot(rollbook, manifest)
-    merged = merge(rollbook)
+    merged = merge(rollbook, full_refresh=full_refresh)
     publish(rollbook, merged)
     return Synced(manifest, record, merged.counts)

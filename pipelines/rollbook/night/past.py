@@ -105,13 +105,24 @@ def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = 
     Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; NotConfirmedError if a
     table would lose more than the hold allows and that is not confirmed. Nothing changes then.
     """
-    days = days_between(first, last)
+    return backfill_days(rollbook, days_between(first, last), confirm=confirm)
+
+
+def backfill_days(
+    rollbook: Rollbook, days: Sequence[date], *, confirm: Confirm = within_hold, full_refresh: bool = False
+) -> Backfilled:
+    """As `backfill`, for these days; `full_refresh` merges the whole lake into an empty file."""
     with writer(rollbook):
         done, staged = resnapshot(rollbook, days)
         if not done.rebuilt:
             raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
-        done.counts = publish_staged(rollbook, staged, confirm=confirm)
-        return done
+        merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
+        confirm_loss(rollbook, confirm)
+        staged.move_in()
+        publish(rollbook, merged)
+        done.counts = merged.counts
+    rollbook.check_listeners()
+    return done
 
 
 def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
@@ -174,20 +185,6 @@ def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, St
             done.rebuilt[day] = rollbook.composer.recompose(counted, staged)
         rollbook.progress("days", number, len(chosen))
     return done, staged
-
-
-def publish_staged(
-    rollbook: Rollbook, staged: StagedLake, *, confirm: Confirm, full_refresh: bool = False
-) -> tuple[TableCounts, ...]:
-    """Merge recomposed days, move them into the lake and publish them. Returns the changes per current table.
-
-    Raises NotConfirmedError if they remove more than the hold allows and nobody confirms that; nothing changes then.
-    """
-    merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
-    confirm_loss(rollbook, confirm)
-    staged.move_in()
-    publish(rollbook, merged)
-    return merged.counts
 
 
 def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date
 
 from rollbook.errors import ArgumentError
@@ -16,23 +16,22 @@ from rollbook.util import machine
 
 def approve(
     rollbook: Rollbook,
-    day: date | None = None,
+    digests: Collection[str],
     *,
-    every_day: bool = False,
+    days: Collection[date] | None = None,
     only: Collection[str] = (),
     reason: str = "",
-    shown: Sequence[Manifest] = (),
+    by: str = "",
 ) -> Synced:
-    """Merge and publish a day's held landing (default: the newest), or those of every held day in their order, or
-    `only` parts of them, without a fetch (G3).
+    """Merge and publish the held landings with these `digests`, which a person was shown, in the order of their days,
+    or `only` parts of them, without a fetch (G3).
 
-    The landings are those that are held when this is called, or that a person was `shown`, not those that a sync holds
-    meanwhile. The `reason` is kept with them. Returns the newest day's result. Raises ArgumentError.
+    The `reason`, and who approved (default: the person who runs this), are kept with them. Returns the newest day's
+    result. Raises ArgumentError, also for landings of other than these `days`.
     """
-    shown = shown or to_approve(rollbook, day, every_day=every_day)
     with writer(rollbook):
-        held = held_as_shown(rollbook, [each.hold_digest for each in shown])
-        *_, (manifest, record) = [snapshot(rollbook, each, approval(rollbook, each, only, reason)) for each in held]
+        held = held_as_shown(rollbook, digests, days)
+        *_, (manifest, record) = [snapshot(rollbook, each, approval(rollbook, each, only, reason, by)) for each in held]
         merged = merge(rollbook)
         publish(rollbook, merged)
     rollbook.check_listeners()

@@ -15,9 +15,9 @@ import pytest
 
 from rollbook.errors import HeldError, KeyRefusedError
 from rollbook.landing.manifest import Hold, TableCounts
-from rollbook.operations import approvals
 from rollbook.outputs import report
 from rollbook.outputs.report import morning
+from tests.support.nights import approve_held
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
@@ -226,7 +226,7 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     assert not re.search("student_|class_|rows of", said)
     assert "rows of students would change" in advice
     assert f"{DAYS[3].day} September 2026</h1>" in html
-    approvals.approve(small.rollbook(DAYS[4]), DAYS[4])
+    approve_held(small.rollbook(DAYS[4]), DAYS[4])
     html = (small.warehouse / "report.html").read_text()
     assert "figures. " not in text(html)
     assert f"{DAYS[4].day} September 2026</h1>" in html
