@@ -91,8 +91,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hook() -> Iterator[Webhook]:
     """A chat service to tell."""
-    with webhook() as made:
-        yield made
+    with webhook() as listener:
+        yield listener
 
 
 @pytest.fixture(scope="session")

@@ -96,10 +96,10 @@ MUTATIONS = (
 
 def place(line: str, root: Path) -> Path:
     """The file with a line. Raises ValueError if the line is not found once."""
-    found = [path for path in sorted(root.rglob("*")) if path.suffix in (".py", ".sql") and line in path.read_text()]
-    if len(found) != 1 or found[0].read_text().count(line) != 1:
-        raise ValueError(f"{line!r} is found in {[str(path) for path in found]}")
-    return found[0]
+    paths = [path for path in sorted(root.rglob("*")) if path.suffix in (".py", ".sql") and line in path.read_text()]
+    if len(paths) != 1 or paths[0].read_text().count(line) != 1:
+        raise ValueError(f"{line!r} is found in {[str(path) for path in paths]}")
+    return paths[0]
 
 
 def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
@@ -127,8 +127,8 @@ def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
         how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
         here = os.environ | {"PYTHONPATH": str(copy / "pipelines")}  # not the code that is installed
         done = subprocess.run([sys.executable, *how], cwd=copy, env=here, capture_output=True, text=True, check=False)
-        told = ("FAILED", "ERROR", "python -m")
-        sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(told))
+        beginnings = ("FAILED", "ERROR", "python -m")
+        sys.stdout.writelines(f"{line}\n" for line in done.stdout.splitlines() if line.startswith(beginnings))
         return done.returncode == 1
 
 

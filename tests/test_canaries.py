@@ -172,7 +172,7 @@ def live_badly(story: Story) -> None:
         story.night(error)
 
 
-def echo(asked: Asked, reply: Reply) -> Reply:
+def echo(request: Asked, reply: Reply) -> Reply:
     return Reply(body=ECHO.encode())
 
 
@@ -227,19 +227,19 @@ def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
 
 def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard]) -> None:
     warehouse, _ = lived
-    found: dict[str, set[str]] = {}
+    hits: dict[str, set[str]] = {}
     for name, path in files_of(warehouse).items():
         assert not [n for n in NAMES if n in name]
         text = canary.contents(path)
-        found.setdefault(path.name if path.suffix in (".json", ".jsonl") else path.suffix, set()).update(
+        hits.setdefault(path.name if path.suffix in (".json", ".jsonl") else path.suffix, set()).update(
             n for n in NAMES if n in text
         )
         if not name.endswith(OF_RECORDS) or "/observed/" in name:
             assert [n for n in NAMES if n in text] == [], name
     # The words are where they belong, so the search does find them.
-    assert found[".zst"] == found[".duckdb"] == found[".parquet"] == set(NAMES)
-    assert found["rejects.jsonl"] == set(NAMES[:4])
-    assert {"manifest.json", "pages.jsonl", "_day.json"} <= found.keys()
+    assert hits[".zst"] == hits[".duckdb"] == hits[".parquet"] == set(NAMES)
+    assert hits["rejects.jsonl"] == set(NAMES[:4])
+    assert {"manifest.json", "pages.jsonl", "_day.json"} <= hits.keys()
 
 
 def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tuple[Path, Heard]) -> None:

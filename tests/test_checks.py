@@ -139,7 +139,7 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) 
     assert caught.value.message == (
         "1 current records of students are not those of its history. Nothing was published; run `rollbook rebuild`"
     )
-    assert {name: len(found) for name, found in caught.value.findings.items()} == {
+    assert {name: len(sentences) for name, sentences in caught.value.findings.items()} == {
         n: n == "rebuilt_is_live" for n in HOLDS
     }
     assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]

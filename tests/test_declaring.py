@@ -199,8 +199,8 @@ def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> Non
         (1, 90, "Ann", "mother", night(2), night(3)),
         (1, 90, "Ann Lee", "mother", night(3), None),
     ]
-    told = "SELECT snapshot_date, table_name, student_id, teacher_id, subject, grade, guardian_id, change, column_name"
-    assert house.query(f"{told} FROM changes WHERE snapshot_date > '{night(2)}' ORDER BY ALL") == [
+    query = "SELECT snapshot_date, table_name, student_id, teacher_id, subject, grade, guardian_id, change, column_name"
+    assert house.query(f"{query} FROM changes WHERE snapshot_date > '{night(2)}' ORDER BY ALL") == [
         (night(3), "excuses", 1, None, None, None, None, "changed", "excuse"),
         (night(3), "student_guardians", 1, None, None, None, 90, "changed", "guardian_name"),
         (night(3), "teacher_subjects", None, 9, "Algebra", 8, None, "removed", None),
@@ -236,9 +236,9 @@ def test_an_endpoint_is_a_set_and_its_tables(declared: House, copy: Path) -> Non
         ("not stated", "teacher_subjects", night(4), night(4)),
         ("refused value", "teacher_subjects", night(3), night(3)),
     ]
-    made = house.tables(*DECLARED)
+    before = house.tables(*DECLARED)
     sync_with(house, copy, WORK)
-    assert house.tables(*DECLARED) == made
+    assert house.tables(*DECLARED) == before
     with (copy / "teachers.csv").open(encoding="utf-8-sig", newline="") as exported:
         assert [*csv.reader(exported)] == [["teacher_id", "department"], ["9", "Maths"], ["11", "Science"]]
 

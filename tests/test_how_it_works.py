@@ -37,8 +37,8 @@ def table_after(heading: str) -> list[Cells]:
 
 def answers() -> list[tuple[str, list[Cells]]]:
     """Each query of the page, with the rows that the page gives as its answer."""
-    found = re.findall(r"```sql\n([^`]+)```\n\n(\| [^\n]+)\n", HOW_IT_WORKS)
-    return [(query, table_after(heading)) for query, heading in found]
+    matches = re.findall(r"```sql\n([^`]+)```\n\n(\| [^\n]+)\n", HOW_IT_WORKS)
+    return [(query, table_after(heading)) for query, heading in matches]
 
 
 def as_cells(rows: list[tuple[Any, ...]]) -> list[Cells]:

@@ -29,8 +29,8 @@ from tests.support.records import classes, students
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(120), classes(3)) as made:
-        yield made
+    with new_house(students(120), classes(3)) as house:
+        yield house
 
 
 def shown(*roots: Path) -> dict[str, str]:
@@ -98,9 +98,9 @@ def test_a_temporary_folder_is_private_and_goes_with_its_block(tmp_path: Path) -
     build = files.folder(tmp_path / "build")
     before = os.umask(0)
     try:
-        with files.aside(build) as made:
-            (made / "bodies").write_text("private")
-            assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in (build, made)} == {"build": 0o700, made.name: 0o700}
+        with files.aside(build) as root:
+            (root / "bodies").write_text("private")
+            assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in (build, root)} == {"build": 0o700, root.name: 0o700}
     finally:
         os.umask(before)
     assert list(build.iterdir()) == []
@@ -110,8 +110,8 @@ def test_a_read_only_warehouse_uses_the_systems_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with files.aside(tmp_path / "nowhere") as made:
-        assert (made.parent, stat.S_IMODE(made.stat().st_mode)) == (tmp_path, 0o700)
+    with files.aside(tmp_path / "nowhere") as root:
+        assert (root.parent, stat.S_IMODE(root.stat().st_mode)) == (tmp_path, 0o700)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,8 +140,8 @@ def test_a_writer_sweeps_the_half_written_register_of_a_broken_disk(tmp_path: Pa
 
 
 def _leave(build: Path) -> None:
-    with files.aside(build) as made:
-        (made / "bodies").write_text("private")
+    with files.aside(build) as root:
+        (root / "bodies").write_text("private")
         signal.pause()
 
 

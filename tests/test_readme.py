@@ -56,9 +56,9 @@ def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
 @pytest.mark.slow
 def test_its_python_runs_and_gives_rows(published: Path) -> None:
     (block,) = blocks("python")
-    found: dict[str, pd.DataFrame] = {}
-    exec(block.replace("warehouse/rollbook.duckdb", str(published)), found)  # noqa: S102 - the README's own lines
-    assert not found["watch"].empty
+    frames: dict[str, pd.DataFrame] = {}
+    exec(block.replace("warehouse/rollbook.duckdb", str(published)), frames)  # noqa: S102 - the README's own lines
+    assert not frames["watch"].empty
 
 
 @pytest.mark.parametrize(

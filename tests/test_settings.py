@@ -144,14 +144,14 @@ def test_a_misspelt_setting_is_named_with_the_nearest_one(monkeypatch: pytest.Mo
     (tmp_path / ".env").write_text("rollbook_walks=2\nROLLBOOK_KEEPDAYS=9\nWALK=1\n")
     for name in ("ROLLBOOK_HOLD_REMOVE_PERCENT", "ROLLBOOK_COLOUR", "ROLLBOOK_DEBUG"):
         monkeypatch.setenv(name, "1")
-    found = [
+    names = [
         "ROLLBOOK_COLOUR is not a setting: remove it, or see .env.example",
         "ROLLBOOK_HOLD_REMOVE_PERCENT is not a setting: did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?",
         "ROLLBOOK_KEEPDAYS is not a setting: did you mean ROLLBOOK_KEEP_DAYS?",
     ]
-    assert misspelt() == found
+    assert misspelt() == names
     with pytest.raises(SettingError) as caught:
         setting(monkeypatch, ROLLBOOK_API_KEY="")
-    assert caught.value.message.split("; ")[1:] == found
+    assert caught.value.message.split("; ")[1:] == names
     monkeypatch.setenv("ROLLBOOK_DEMO", "1")  # whose school is not the one of `.env`
-    assert misspelt() == found[:2]
+    assert misspelt() == names[:2]

@@ -13,14 +13,14 @@ from rollbook.store.statements import environment, statements
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with one statement, which nobody has rendered yet."""
-    made = tmp_path / f"of_{tmp_path.name}"  # Python keeps what it has imported by its name
+    package = tmp_path / f"of_{tmp_path.name}"  # Python keeps what it has imported by its name
     for folder in ("sql", "__pycache__"):
-        (made / folder).mkdir(parents=True)
-    (made / "__init__.py").touch()
-    (made / "sql" / "one.sql").write_text("SELECT {{ number }}")
+        (package / folder).mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "sql" / "one.sql").write_text("SELECT {{ number }}")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    return made
+    return package
 
 
 def rendered(package: Path) -> str:

@@ -36,10 +36,10 @@ JUDGED_UP_TO = 100_000  # students; views of a larger school are shown, but not 
 
 def measure(command: list[str]) -> Run:
     """Run a walk or a night, which prints its own seconds; ends the benchmark if it fails."""
-    found = run([sys.executable, *command], {})
-    if found.exit_code:
-        sys.exit(f"{command[:2]} ended with exit code {found.exit_code}.")
-    return found
+    output = run([sys.executable, *command], {})
+    if output.exit_code:
+        sys.exit(f"{command[:2]} ended with exit code {output.exit_code}.")
+    return output
 
 
 def school_week(today: date) -> dict[str, date]:

@@ -32,8 +32,8 @@ def main() -> None:
         about = {"id": n, "name": f"School {n}", "key": f"school-{n}"}
         schools[key_of(n)] = Sandbox(institution=made[n % DIFFERENT], day=day, api_key=key_of(n), school=about)
 
-    def answer(asked: Asked, delay: float = 0.0) -> Reply:
-        reply = schools[asked.headers["x-api-key"]].answer(asked)
+    def answer(request: Asked, delay: float = 0.0) -> Reply:
+        reply = schools[request.headers["x-api-key"]].answer(request)
         return Reply(reply.payload, reply.status, reply.headers, delay=delay)
 
     late = partial(answer, delay=SLOW_SECONDS)

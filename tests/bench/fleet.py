@@ -63,9 +63,9 @@ def main() -> None:
         }
 
         def add(what: str, institutions: int, env: dict[str, str], *arguments: str) -> None:
-            found = run([*COMMAND, *arguments], {**common, **env})
-            cells = (found.seconds, found.work, found.work / institutions, found.peak_mb)
-            table.add_row(what, *(f"{cell:,.2f}" for cell in cells), str(found.exit_code))
+            output = run([*COMMAND, *arguments], {**common, **env})
+            cells = (output.seconds, output.work, output.work / institutions, output.peak_mb)
+            table.add_row(what, *(f"{cell:,.2f}" for cell in cells), str(output.exit_code))
 
         nightly = ("fleet", "sync", "--jobs", str(chosen.jobs), "--date")
         add("one school, rollbook sync", 1, of_one, "sync", "--date", str(yesterday))

@@ -28,10 +28,10 @@ def main() -> int:
     parser.add_argument("--only", help="of these nights, only what happens at these places")
     parser.add_argument("--total", type=int, default=0, help="play so many nights, in new lives, on all cores")
     parser.add_argument("--stop", action="store_true", help="stop at the first life that fails")
-    asked = parser.parse_args()
-    if asked.total:
-        return many(asked.seed, -(-asked.total // asked.nights), asked.nights, stop=asked.stop)
-    return one(asked.seed, asked.nights, asked.only.split(",") if asked.only else None)
+    arguments = parser.parse_args()
+    if arguments.total:
+        return many(arguments.seed, -(-arguments.total // arguments.nights), arguments.nights, stop=arguments.stop)
+    return one(arguments.seed, arguments.nights, arguments.only.split(",") if arguments.only else None)
 
 
 def many(first: int, lives: int, nights: int, *, stop: bool) -> int:

@@ -389,12 +389,12 @@ class Campaign:
         day = self.random.choice(sorted(waiting)) if named else max(waiting)
         parts = self.random.sample(sorted(PARTS), self.random.choice([0, 0, 0, 1, 2, 3]))
         self.note(f"approve {', '.join(parts)} of {day if named else 'the newest'}")
-        asked = len(self.service.requests)
+        requests_before = len(self.service.requests)
         self.operate(
             lambda: approve_held(self.rollbook, day if named else None, only=parts),
             done=lambda: self.ledger.approve(waiting[day], parts),
         )
-        assert len(self.service.requests) == asked, "an approval fetches nothing"
+        assert len(self.service.requests) == requests_before, "an approval fetches nothing"
 
     def run(self, work: Callable[[], object], trouble: Trouble | None = None) -> RollbookError | None:
         """Do some work, while readers look; returns the failure."""
@@ -489,12 +489,12 @@ class Campaign:
         disk = damage.manifests(self.warehouse / "raw")
         landed, due = {k: str(m["verdict"]) for k, m in disk.items()}, self.ledger.on_disk()
         assert landed == due, f"what is landed is not what was: {sorted(landed.items() ^ due.items())}"
-        for key, found in disk.items():
-            moved = {c["table"]: (c["before"], c["added"], c["changed"], c["removed"]) for c in found["counts"]}
+        for key, verdict in disk.items():
+            moved = {c["table"]: (c["before"], c["added"], c["changed"], c["removed"]) for c in verdict["counts"]}
             landing = self.ledger.landings[key]
             expected = landing.moved
             assert expected is None or expected.items() <= moved.items(), f"{key} changes {moved}, not {expected}"
-            assert damage.parts_of(found) == landing.parts, f"{key} is approved in other parts"
+            assert damage.parts_of(verdict) == landing.parts, f"{key} is approved in other parts"
         if self.fresh and self.ledger.counted():
             self.look_at_published("the tables are not what counts:")
             self.look_at_copy()
@@ -521,10 +521,10 @@ class Campaign:
         if agreed == self._agreed:
             return
         with self.reading(self.published) as con:
-            found, recorded = tables_in(con), {(d, n): str(v) for d, n, v in con.execute(RECORDED).fetchall()}
+            rows, recorded = tables_in(con), {(d, n): str(v) for d, n, v in con.execute(RECORDED).fetchall()}
             totals = [con.execute(query).fetchone() for query in TOTALS]
         expected = self.ledger.tables()
-        assert found == expected, "\n".join([complaint, *differences(found, expected)])
+        assert rows == expected, "\n".join([complaint, *differences(rows, expected)])
         counted, all_ = self.ledger.recorded()
         assert counted.items() <= recorded.items() <= all_.items(), (
             f"{complaint} ops.syncs lacks {counted.items() - recorded.items()}, has {recorded.items() - all_.items()}"
@@ -533,7 +533,7 @@ class Campaign:
             assert total is not None
             assert total[0] == total[1], f"{complaint} {query}: {total}"
         if self.house.over.get("pseudonymous") and self.fresh:
-            self.look_at_pseudonymous(len(found["main.students"]))
+            self.look_at_pseudonymous(len(rows["main.students"]))
         if self.random.random() < 0.1:
             self.read_everything()
         self._agreed = agreed
@@ -542,9 +542,9 @@ class Campaign:
     def look_at_pseudonymous(self, students: int) -> None:
         """The file without names has all students, and none of their names."""
         with self.reading(self.warehouse / "rollbook-pseudonymous.duckdb") as con:
-            found = con.execute("SELECT * FROM main.students").fetchall()
-        assert len(found) == students, f"{len(found)} students without names, of {students}"
-        assert not [row for row in found if "@school.example" in repr(row)], "a name is in the file without names"
+            rows = con.execute("SELECT * FROM main.students").fetchall()
+        assert len(rows) == students, f"{len(rows)} students without names, of {students}"
+        assert not [row for row in rows if "@school.example" in repr(row)], "a name is in the file without names"
 
     def read_everything(self) -> None:
         """Read every row of every table, view and macro; the macros for a student, and as of a day."""
@@ -564,13 +564,13 @@ class Campaign:
         if self._last_read is None:
             return
         try:
-            found = self.published.stat().st_ino
+            inode = self.published.stat().st_ino
         except FileNotFoundError:
             self.complaints.append("there is no file")
             self._last_read = None
             return
-        if found != self._last_read:
-            self._last_read = found
+        if inode != self._last_read:
+            self._last_read = inode
             self.reads += 1
             with self.reading(self.published) as con:
                 rows = con.execute(AGREEMENT).fetchall()
@@ -587,9 +587,9 @@ class Campaign:
     def see_what_expired(self) -> None:
         """Days may only go from disk when old enough by the newest counted day, and when nothing of the day waits."""
         there = {day for day, _ in damage.landings(self.warehouse / "raw")}
-        gone = {day for day, _ in self.ledger.on_disk()} - there
+        missing = {day for day, _ in self.ledger.on_disk()} - there
         newest, waiting = self.ledger.newest(), self.ledger.waiting()
-        for day in sorted(gone):
+        for day in sorted(missing):
             assert newest is not None
             assert "keep_days" in self.house.over, f"{day} is gone"
             assert day <= newest - timedelta(days=KEEP_DAYS), f"{day} is gone, and {newest} is the newest day"

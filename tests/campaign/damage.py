@@ -88,11 +88,11 @@ def spoil_snapshot(snapshots: Path, random: Random) -> str:
 
 def manifests(raw: Path) -> dict[Key, dict[str, Any]]:
     """The manifests of the landings on disk that can be read."""
-    found: dict[Key, dict[str, Any]] = {}
+    manifests_by_key: dict[Key, dict[str, Any]] = {}
     for path in raw.glob("snapshot_date=*/landing=*/manifest.json"):
         with suppress(OSError, ValueError):
-            found[key_of(path)] = json.loads(path.read_bytes())
-    return found
+            manifests_by_key[key_of(path)] = json.loads(path.read_bytes())
+    return manifests_by_key
 
 
 def parts_of(manifest: dict[str, Any]) -> frozenset[str]:
@@ -114,14 +114,14 @@ def landings(raw: Path) -> dict[Key, str]:
 
 def files_of(raw: Path) -> dict[str, str]:
     """All files of a warehouse's raw/, or of a copy, by place: the beginning of the digest."""
-    found = (p for p in raw.rglob("*") if p.is_file() and not p.name.startswith("."))
-    return {str(p.relative_to(raw)): digest(p)[:DIGEST] for p in found}
+    paths = (p for p in raw.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return {str(p.relative_to(raw)): digest(p)[:DIGEST] for p in paths}
 
 
 def files_of_copy(raw: Path) -> dict[str, str]:
     """The same of a copy in an object store, where the names end in the digests."""
-    found = (p for p in raw.rglob("*") if p.is_file())
-    return {str(p.relative_to(raw).with_suffix("")): digest(p)[:DIGEST] for p in found}
+    paths = (p for p in raw.rglob("*") if p.is_file())
+    return {str(p.relative_to(raw).with_suffix("")): digest(p)[:DIGEST] for p in paths}
 
 
 def flip(path: Path, random: Random) -> None:

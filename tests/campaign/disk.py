@@ -142,37 +142,37 @@ class Disk:
             content and path.suffix != ".duckdb"
         ):  # of those DuckDB knows each block's checksum, and readers meet the error
             self.struck = True
-            kept = self._attic() / "spoiled"  # the same file, also after a move
-            REAL["link"](path, kept)
+            attic = self._attic() / "spoiled"  # the same file, also after a move
+            REAL["link"](path, attic)
             place = random.randrange(len(content))
-            kept.write_bytes(
+            attic.write_bytes(
                 content[:place] + bytes([content[place] ^ 1 << random.randrange(8)]) + content[place + 1 :]
             )
-            self._spoiled = kept, content
+            self._spoiled = attic, content
 
     def _undoing(self, name: str, source: Path, target: Path) -> Callable[[], None]:
         """How to undo a move that is about to be made."""
         if name in ("link", "symlink"):
             return partial(REAL["unlink"], target)
-        kept = self._attic() / str(self.steps)
+        attic = self._attic() / str(self.steps)
         if target.is_symlink():
-            REAL["symlink"](target.readlink(), kept)
+            REAL["symlink"](target.readlink(), attic)
         elif target.is_file():
-            REAL["link"](target, kept)
+            REAL["link"](target, attic)
 
         def undo() -> None:
             REAL["rename"](target, source)
-            if kept.is_symlink() or kept.exists():
-                REAL["rename"](kept, target)
+            if attic.is_symlink() or attic.exists():
+                REAL["rename"](attic, target)
 
         return undo
 
     def _note_durable(self, descriptor: int) -> None:
-        found = os.fstat(descriptor)
-        if stat.S_ISDIR(found.st_mode):
-            self._moves = [move for move in self._moves if move[0] != found.st_ino]
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            self._moves = [move for move in self._moves if move[0] != status.st_ino]
         else:
-            self._durable.add((found.st_ino, found.st_mtime_ns, found.st_size))
+            self._durable.add((status.st_ino, status.st_mtime_ns, status.st_size))
 
     def _lose(self, random: Random, began: int) -> None:
         """The last of the moves and the ends of the files that were not made durable are lost."""
@@ -180,7 +180,7 @@ class Disk:
             with suppress(OSError):  # the folder was moved or removed since
                 undo()
         for path in self.root.rglob("*"):
-            found = path.lstat()
-            is_durable = (found.st_ino, found.st_mtime_ns, found.st_size) in self._durable
-            if stat.S_ISREG(found.st_mode) and found.st_mtime_ns > began and not is_durable and found.st_size:
-                os.truncate(path, random.randrange(found.st_size))
+            status = path.lstat()
+            is_durable = (status.st_ino, status.st_mtime_ns, status.st_size) in self._durable
+            if stat.S_ISREG(status.st_mode) and status.st_mtime_ns > began and not is_durable and status.st_size:
+                os.truncate(path, random.randrange(status.st_size))

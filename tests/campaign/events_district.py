@@ -60,13 +60,13 @@ def look_at(c: Campaign, file: Path, name: str, institution: Campaign, built: Bu
     """All that counts at an institution is in the file; what cannot be read is named, and leaves no row."""
     expected = {t: rows for t, rows in institution.ledger.tables().items() if not t.endswith(".institution")}
     with institution.reading(file) as con:
-        found = {
+        merged = {
             table: con.execute(f"SELECT * EXCLUDE (institution) FROM {table} WHERE institution = $1", [name]).fetchall()
             for table in expected
         }
     if name in built.left_out:
         c.note(f"{name} is left out: {built.left_out[name]}")
         assert not institution.fresh, built.left_out
-        assert not any(found.values()), f"{name} is left out, and has rows"
+        assert not any(merged.values()), f"{name} is left out, and has rows"
     elif institution.fresh:
-        assert not (wrong := list(differences(found, expected))), "\n".join([f"the district's file, {name}:", *wrong])
+        assert not (wrong := list(differences(merged, expected))), "\n".join([f"the district's file, {name}:", *wrong])

@@ -57,21 +57,21 @@ def an_older_file_is_restored(c: Campaign) -> None:
 
 @event(lambda c: bool(c.kept()))
 def a_kept_file_is_spoiled(c: Campaign) -> None:
-    kept = c.random.choice(c.kept())
-    c.note(f"{kept.name} is spoiled")
-    fresh = kept.with_suffix(".spoiled")  # a new file: the published file may be linked here as well
-    fresh.write_bytes(kept.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
+    version = c.random.choice(c.kept())
+    c.note(f"{version.name} is spoiled")
+    fresh = version.with_suffix(".spoiled")  # a new file: the published file may be linked here as well
+    fresh.write_bytes(version.read_bytes()[: c.random.choice([0, 5_000, 20_000])])
     c.spoiled.add(damage.digest(fresh))
-    fresh.replace(kept)
+    fresh.replace(version)
     if not c.is_lost():
-        c.operate(lambda: republish(c.rollbook, kept), fails=DamagedError)
+        c.operate(lambda: republish(c.rollbook, version), fails=DamagedError)
 
 
 @event(lambda c: bool(c.kept()))
 def a_kept_file_is_deleted(c: Campaign) -> None:
-    kept = c.random.choice(c.kept())
-    c.note(f"{kept.name} is deleted")
-    kept.unlink()
+    version = c.random.choice(c.kept())
+    c.note(f"{version.name} is deleted")
+    version.unlink()
 
 
 # Without the notes inside, nothing tells an edited file from Rollbook's, if that file is all that remembers a day.
@@ -107,8 +107,8 @@ def an_older_file_is_restored_and_most_students_vanish(c: Campaign) -> None:
 @event(lambda c: is_there(c) and can_lose_many(c))
 def all_but_the_landed_days_is_deleted_and_most_students_vanish(c: Campaign) -> None:
     c.damage("the published file is deleted", lambda: damage.remove(c.published))
-    for made in ("build", "snapshots"):
-        damage.remove(c.warehouse / made)
+    for folder in ("build", "snapshots"):
+        damage.remove(c.warehouse / folder)
     c.forget_lost_notes()
     lose_many(c)
 
@@ -117,16 +117,16 @@ def all_but_the_landed_days_is_deleted_and_most_students_vanish(c: Campaign) -> 
 def an_older_file_is_restored_and_a_newcomer_slips_out_of_the_list(c: Campaign) -> None:
     newcomer = c.school.join()
     c.sync()
-    if kept := restorable(c):
-        restore(c, kept[-1])
+    if versions := restorable(c):
+        restore(c, versions[-1])
     c.sync(c.showing(hidden=frozenset({newcomer})))
 
 
 @event(lambda c: bool(c.ledger.expired()))
 def all_files_that_remember_expired_days_are_lost(c: Campaign) -> None:
     c.damage("the published file and all kept ones are deleted", lambda: damage.remove(c.published))
-    for kept in c.kept():
-        kept.unlink()
+    for version in c.kept():
+        version.unlink()
     assert c.is_lost()
     assert c.sync() == "lost"
 
@@ -151,10 +151,10 @@ def restorable(c: Campaign) -> list[Path]:
     return [p for p in c.kept() if c.is_own(p)]
 
 
-def restore(c: Campaign, kept: Path) -> None:
+def restore(c: Campaign, version: Path) -> None:
     """An operator puts a kept file back; until the next sync readers see that file."""
-    was = rows(kept, EVERYBODY)
-    c.note(f"restore {kept.name}")
-    c.operate(lambda: republish(c.rollbook, kept), behind=True)
+    was = rows(version, EVERYBODY)
+    c.note(f"restore {version.name}")
+    c.operate(lambda: republish(c.rollbook, version), behind=True)
     assert rows(c.published, EVERYBODY) == was, f"{night(c.number)}: what was restored is not there"
     c.known.add(damage.digest(c.published))

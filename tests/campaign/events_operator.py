@@ -201,8 +201,8 @@ def other_works(c: Campaign) -> dict[str, Work]:
         works["discard"] = move(c, c.random.choice(there), discarded=True)
     if aside := discarded(c):
         works["undoing of a discard"] = move(c, c.random.choice(aside), discarded=False)
-    if c.fresh and (known := erasable(c)):
-        works["erasure"] = erasure(c, c.random.choice(known))
+    if c.fresh and (students := erasable(c)):
+        works["erasure"] = erasure(c, c.random.choice(students))
     return works
 
 
@@ -238,8 +238,8 @@ def erasure(c: Campaign, student: int) -> Work:
 
 def approved(c: Campaign, key: Key, parts: list[str]) -> bool:
     """Whether a landing was approved, or some parts."""
-    found = damage.manifests(c.warehouse / "raw")[key]
-    return found["verdict"] == "approved" or bool(parts and damage.parts_of(found) >= set(parts))
+    manifests = damage.manifests(c.warehouse / "raw")[key]
+    return manifests["verdict"] == "approved" or bool(parts and damage.parts_of(manifests) >= set(parts))
 
 
 # --- what several have in common -------------------------------------------------------------------------------------

@@ -177,9 +177,9 @@ def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
         c.school.change(pupil)
     if not lose_many(c):
         return False
-    asked = len(c.service.requests)
+    requests_before = len(c.service.requests)
     c.operate(lambda: approvals.approve(writing, [held.hold_digest for held in shown_to_somebody]), fails=ArgumentError)
-    assert len(c.service.requests) == asked
+    assert len(c.service.requests) == requests_before
     return True
 
 
@@ -192,9 +192,9 @@ def what_an_earlier_night_held_is_approved(c: Campaign) -> None:
 def an_approval_finds_nothing_held(c: Campaign) -> None:
     while c.ledger.waiting():
         c.approve()
-    asked = len(c.service.requests)
+    requests_before = len(c.service.requests)
     c.operate(c.house.approve, fails=ArgumentError)
-    assert len(c.service.requests) == asked
+    assert len(c.service.requests) == requests_before
 
 
 @event(lambda c: c.today > night(1), weight=3)
@@ -225,12 +225,12 @@ def the_zone_is_moved_west(c: Campaign) -> None:
     c.sync()
     if not any(key[0] == c.today and landing.verdict != "failed" for key, landing in c.ledger.landings.items()):
         return
-    asked, c.house.over["timezone"] = len(c.service.requests), "Pacific/Midway"
+    requests_before, c.house.over["timezone"] = len(c.service.requests), "Pacific/Midway"
     try:
         c.operate(c.house.sync, fails=ArgumentError)
     finally:
         del c.house.over["timezone"]
-    assert len(c.service.requests) == asked
+    assert len(c.service.requests) == requests_before
 
 
 @event(lambda c: bool(c.ledger.counted()) and not c.is_lost())
@@ -278,8 +278,8 @@ def land_a_mixture(c: Campaign) -> None:
 
 def can_lose_many(c: Campaign) -> bool:
     """Whether enough of the school is known, and the service still has that part."""
-    known = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
-    return len(known) >= 24
+    current = {key[0] for key in c.ledger.current()["students"]} & c.school.pupils.keys()
+    return len(current) >= 24
 
 
 def lose_many(c: Campaign) -> bool:
@@ -289,12 +289,12 @@ def lose_many(c: Campaign) -> bool:
     Returns whether that is held, as always unless days are lost.
     """
     current = {key[0] for key in c.ledger.current()["students"]}
-    known = sorted(current & c.school.pupils.keys())
+    listed = sorted(current & c.school.pupils.keys())
     few = max(6, len(current) // 10 + 1)
-    gone = set(c.random.sample(known, c.random.choice([few, len(known) * 2 // 3])))
+    leavers = set(c.random.sample(listed, c.random.choice([few, len(listed) * 2 // 3])))
     showing: Showing = c.showing()
-    left = {i: r for i, r in showing.students.items() if i not in gone}
-    c.note(f"{len(gone)} of {len(known)} students are gone")
-    found = c.sync(replace(showing, students=left))
-    assert found in ("held", "lost")
-    return found == "held"
+    left = {i: r for i, r in showing.students.items() if i not in leavers}
+    c.note(f"{len(leavers)} of {len(listed)} students are gone")
+    landing = c.sync(replace(showing, students=left))
+    assert landing in ("held", "lost")
+    return landing == "held"

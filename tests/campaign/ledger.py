@@ -125,9 +125,9 @@ class Ledger:
     def land_only(self, showing: Showing, day: date) -> Landing:
         """The landing of a sync that ends before the verdict."""
         now = self.current()
-        known = {s: self.hidden(s) for s in SETS}
-        found = {s: _received(showing, s, day, {key[0] for key in now[s]}, known[s]) for s in SETS}
-        shown, hidden = {s: f[0] for s, f in found.items()}, {s: f[1] for s, f in found.items()}
+        hidden_before = {s: self.hidden(s) for s in SETS}
+        received = {s: _received(showing, s, day, {key[0] for key in now[s]}, hidden_before[s]) for s in SETS}
+        shown, hidden = {s: f[0] for s, f in received.items()}, {s: f[1] for s, f in received.items()}
         landing = Landing(day, shown, hidden=hidden)
         for student in self.erased:
             landing = landing.without(student)
@@ -194,13 +194,13 @@ class Ledger:
         if plus is None and self._current:
             return self._current
         counted = [*self.counted(), *([plus] if plus else [])]
-        found: Current = {}
+        current: Current = {}
         for table, set_name in SET_OF.items():
             versions = model.versions(_shown(counted, set_name), table)
-            found[table] = {key: values for key, values, _, until in versions if until is None}
+            current[table] = {key: values for key, values, _, until in versions if until is None}
         if plus is None:
-            self._current = found
-        return found
+            self._current = current
+        return current
 
     def tables(self) -> Tables:
         """The expected `House.tables`."""
@@ -301,7 +301,7 @@ def is_mass_removal(moved: Moved) -> bool:
 
 
 def _received(
-    showing: Showing, set_name: str, day: date, current: set[int], known: frozenset[int]
+    showing: Showing, set_name: str, day: date, current: set[int], hidden_before: frozenset[int]
 ) -> tuple[model.Shown, frozenset[int]]:
     """The received records of a set when these ids are current: the records on a page, and the missing records that a
     search finds.
@@ -314,7 +314,7 @@ def _received(
     proven = set_name not in showing.unproven and not (showing.unanswered and missing)
     hidden = frozenset(missing & set(has)) if proven else frozenset[int]()
     received |= hidden
-    if len(hidden - known) > MAX_HIDDEN:
+    if len(hidden - hidden_before) > MAX_HIDDEN:
         proven, hidden = False, frozenset()
     nameless = {i for i in received if not (has[i].get("name") or has[i].get("class_title") or "").strip()}
     refused = showing.broken | nameless
@@ -339,11 +339,11 @@ def _shown(landings: Iterable[Landing], set_name: str) -> list[model.Shown]:
     return [x.counted(set_name) for x in landings]
 
 
-def differences(found: Tables, expected: Tables, most: int = 4) -> Iterator[str]:
+def differences(actual: Tables, expected: Tables, most: int = 4) -> Iterator[str]:
     """The first rows of each table that are wrong."""
     for table in expected:
-        have, want = set(found.get(table, [])), set(expected[table])
-        if have != want or len(found[table]) != len(expected[table]):
-            yield f"{table}: {len(found[table])} rows, expected {len(expected[table])}"
+        have, want = set(actual.get(table, [])), set(expected[table])
+        if have != want or len(actual[table]) != len(expected[table]):
+            yield f"{table}: {len(actual[table])} rows, expected {len(expected[table])}"
             yield from (f"  surplus  {row}" for row in sorted(have - want, key=repr)[:most])
             yield from (f"  missing  {row}" for row in sorted(want - have, key=repr)[:most])

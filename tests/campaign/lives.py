@@ -41,8 +41,8 @@ Attempt = tuple[int, Counter[str], Failure | None]
 
 def play(seed: int, nights: int = NIGHTS, only: Container[str] | None = None) -> Campaign:
     """A whole life."""
-    with folder() as made:
-        campaign = Campaign(made, seed, nights, only)
+    with folder() as root:
+        campaign = Campaign(root, seed, nights, only)
         campaign.play()
     return campaign
 

@@ -111,9 +111,9 @@ class School:
 
     def leave(self, count: int) -> list[int]:
         """So many leave; returns their ids."""
-        gone = self.random.sample(sorted(self.pupils), count)
-        self.left |= {i: self.pupils.pop(i) for i in gone}
-        return gone
+        leavers = self.random.sample(sorted(self.pupils), count)
+        self.left |= {i: self.pupils.pop(i) for i in leavers}
+        return leavers
 
     def be_odd(self) -> None:
         """Some records get values that the contract allows, and nobody expects."""
@@ -176,7 +176,7 @@ def passing_faults(service: Service, random: Random) -> None:
 def odd_service(service: Service, random: Random) -> None:
     """All answers are odd."""
     odd = Odd(service.answer)
-    service.on(lambda asked, reply: odd.oddly(asked, reply), search=None, times=None)
+    service.on(lambda request, reply: odd.oddly(request, reply), search=None, times=None)
 
 
 def lasting_fault(service: Service, random: Random) -> None:

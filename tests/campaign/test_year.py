@@ -32,8 +32,8 @@ HELD = {
 def test_a_year_holds_the_nights_that_a_person_would_hold(students: int) -> None:
     school, service, expected = MadeUpInstitution(students), Service(), Expected()
     held: dict[date, str] = {}
-    with folder() as made, in_process(service):
-        house = House(made / "w", service, first_date=BEGINS)
+    with folder() as root, in_process(service):
+        house = House(root / "w", service, first_date=BEGINS)
         for number in range((BEGINS - FIRST).days + 1, (ENDS - FIRST).days + 1):
             day = FIRST + timedelta(days=number - 1)
             if day.weekday() == SATURDAY or (is_holiday(day) and day.weekday() in MIDWEEK):

@@ -121,16 +121,16 @@ def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_pat
     listed = run_at(school.warehouse, "restore", **at)
     assert listed.returncode == 0, listed.stderr
     rows = [[c.strip() for c in line.split("│")] for line in listed.stdout.splitlines() if "│" in line]
-    kept = school.rollbook().warehouse.kept()
-    assert [row[1] for row in rows] == ["rollbook.duckdb", *(p.stem for p in kept)]
+    versions = school.rollbook().warehouse.kept()
+    assert [row[1] for row in rows] == ["rollbook.duckdb", *(p.stem for p in versions)]
     assert [row[0] for row in rows] == ["now", "1", "2", "3"]
     done = run_at(school.warehouse, "restore", "3", **at)
     assert done.returncode == 0, done.stderr
     (day,) = school.rows("SELECT MAX(snapshot_date) FROM spans.days")[0]
-    assert f"Restored {kept[2].stem}; it holds the nights up to {day}." in " ".join(done.stdout.split())
+    assert f"Restored {versions[2].stem}; it holds the nights up to {day}." in " ".join(done.stdout.split())
     assert str(day) == rows[3][2]
     assert rows[3][2] < rows[0][2]
-    assert run_at(school.warehouse, "restore", kept[0].stem, **at).returncode == 0
+    assert run_at(school.warehouse, "restore", versions[0].stem, **at).returncode == 0
     assert "choose 1 to 3" in error(run_at(school.warehouse, "restore", "9", **at), 2)
 
 

@@ -73,9 +73,9 @@ def warehouse() -> Iterator[Path]:
     school = {"id": 41, "name": EVIL, "key": "made-up-school"}
     listed = classes(3)
     listed[0]["class_title"] = EVIL
-    with folder() as made, Service(students(5), listed, school=school) as service:
-        House(made / "w", service).sync()
-        yield made / "w"
+    with folder() as root, Service(students(5), listed, school=school) as service:
+        House(root / "w", service).sync()
+        yield root / "w"
 
 
 def run(warehouse: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -121,11 +121,11 @@ def test_a_title_is_shown_in_markdown_as_it_is_written(title: str) -> None:
 
 def cells(text: str) -> list[list[str]]:
     """The text in the cells of a table in Markdown; fails where anything but text is in them."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "tr_open":
-            found.append([])
+            rows.append([])
         elif token.type == "inline":
             assert {child.type for child in token.children or ()} <= {"text", "text_special"}, token
-            found[-1].append("".join(child.content for child in token.children or ()))
-    return found
+            rows[-1].append("".join(child.content for child in token.children or ()))
+    return rows

@@ -78,10 +78,10 @@ def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> N
         "print([m for m in sys.modules if m.startswith(('rollbook.fleet', 'rollbook.defs.district'))])"
     )
     env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=100
     )
-    assert told.stdout.splitlines() == ["23 ['nightly']", "[]"]
+    assert output.stdout.splitlines() == ["23 ['nightly']", "[]"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,7 +93,7 @@ def test_a_registry_has_a_schedule_per_cron_line_and_zone(tmp_path: Path) -> Non
         days: Any = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
 
         def asked(at: datetime) -> dict[str, Any]:
-            found = {}
+            options = {}
             with time_machine.travel(at, tick=False):
                 for schedule in defs.schedules or ():
                     assert isinstance(schedule, dg.ScheduleDefinition)
@@ -101,8 +101,12 @@ def test_a_registry_has_a_schedule_per_cron_line_and_zone(tmp_path: Path) -> Non
                         scheduled_execution_time=at, repository_def=defs.get_repository_def()
                     )
                     (request,) = schedule.evaluate_tick(context).run_requests or ()
-                    found[schedule.name] = request.partition_key, request.tags[SYNC_TAG], request.tags[INSTITUTION_TAG]
-            return found
+                    options[schedule.name] = (
+                        request.partition_key,
+                        request.tags[SYNC_TAG],
+                        request.tags[INSTITUTION_TAG],
+                    )
+            return options
 
         # One whose settings are wrong is in every run, which says what is wrong.
         assert asked(datetime(2026, 11, 20, 19, 30, tzinfo=UTC)) == {

@@ -34,31 +34,31 @@ def today() -> date:
 @pytest.fixture
 def district() -> Iterator[District]:
     """Ash and birch share a host."""
-    with new_district(["ash", "birch"], ["cedar"]) as made:
-        yield made
+    with new_district(["ash", "birch"], ["cedar"]) as district:
+        yield district
 
 
 @pytest.fixture
 def job(district: District) -> Iterator[DistrictJob]:
-    with district_job(district) as made:
-        yield made
+    with district_job(district) as job:
+        yield job
 
 
 def outcomes(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str], str]:
     """The outcome of each institution in a run, by partition and name."""
-    found = {}
+    outcomes = {}
     for event in result.all_events:
         if event.is_asset_observation and event.asset_key == dg.AssetKey(list(PUBLISHED)):
             metadata = event.asset_observation_data.asset_observation.metadata
             values = {k: getattr(v, "value", "") for k, v in metadata.items()}
             if "outcome" in values:
-                found[str(event.partition), values["institution"]] = values["outcome"]
-    return found
+                outcomes[str(event.partition), values["institution"]] = values["outcome"]
+    return outcomes
 
 
 def state(district: District, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((district.warehouse / "fleet" / "state" / f"{name}.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((district.warehouse / "fleet" / "state" / f"{name}.json").read_text())
+    return content
 
 
 def test_an_institutions_run_has_no_other_institutions_key(district: District, job: DistrictJob, today: date) -> None:
@@ -107,12 +107,12 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     day = str(today)
     assert outcomes(first) == {(day, "ash"): "synced", (day, "birch"): "failed", (day, "cedar"): "synced"}
     assert job.marked(*PUBLISHED) == []
-    asked = district.asked()
+    requests = district.asked()
 
     again = {**SYNC, "dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
     second = job.run_for(days=(today,), tags=again)
     assert second.success
-    assert district.asked() == {**asked, "birch": asked["birch"] + 3}
+    assert district.asked() == {**requests, "birch": requests["birch"] + 3}
     assert job.marked(*PUBLISHED) == job.marked("raw", "students") == [day]
     kinds = {name: state(district, name)["last"]["kind"] for name in district.schools}
     assert kinds == dict.fromkeys(district.schools, "synced")
@@ -122,10 +122,10 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     assert set(district.asked().values()) == {6, 7}
 
     # A backfill rebuilds each by itself, fetches nothing, and says which days were skipped.
-    asked, yesterday = district.asked(), today - timedelta(days=1)
+    requests, yesterday = district.asked(), today - timedelta(days=1)
     result = job.run_for("ash,cedar", days=(yesterday, today))
     assert result.success
-    assert district.asked() == asked
+    assert district.asked() == requests
     assert outcomes(result) == {
         (str(yesterday), "ash"): "skipped",
         (day, "ash"): "rebuilt",
@@ -138,7 +138,7 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     _, says, metadata = graph.failure(result)
     assert "run that institution by itself, as with rollbook --institution NAME sync --approve" in str(says)
     assert metadata["exit_code"] == 2
-    assert district.asked() == asked
+    assert district.asked() == requests
 
 
 def test_each_institution_is_alerted_of_at_its_own_address(district: District, hook: Webhook, today: date) -> None:

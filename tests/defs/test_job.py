@@ -28,15 +28,15 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def house() -> Iterator[House]:
     """A warehouse in memory, and a service: 60 students, two classes."""
-    with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as made:
-        yield made
+    with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as house:
+        yield house
 
 
 @pytest.fixture
 def job(house: House, tmp_path: Path) -> Iterator[Job]:
     """The job over that house."""
-    with graph.job(house, tmp_path / "home") as made:
-        yield made
+    with graph.job(house, tmp_path / "home") as job:
+        yield job
 
 
 def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
@@ -90,8 +90,8 @@ def test_a_changed_declaration_marks_earlier_days_until_they_are_made_again(
         stale = CachingStaleStatusResolver(job.instance, graph_now, view)
         keys = [key for key in graph_now.materializable_asset_keys if key.path[0] != "raw"]
         for number, reasons in ((1, []), (2, ["has a new code version"])):
-            found = {k: [c.reason for c in stale.get_stale_causes(k, str(night(number)))] for k in keys}
-            assert found == dict.fromkeys(keys, reasons)
+            causes = {k: [c.reason for c in stale.get_stale_causes(k, str(night(number)))] for k in keys}
+            assert causes == dict.fromkeys(keys, reasons)
 
 
 def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) -> None:
@@ -118,12 +118,12 @@ def test_the_nightly_run_always_fetches_and_others_not_within_minutes(tmp_path: 
         graph.job(house, tmp_path / "home") as job,
         quarter_past_two(house, 1) as day,
     ):
-        asked = []
+        requests = []
         for tags, options in ((SYNC, {}), ({}, {}), ({}, {"fresh": True}), (SYNC, {})):
             result = job.run(day, tags=tags, options=options)
-            asked.append((len(house.service.requests), job.tags(result)["rollbook/sync"]))
+            requests.append((len(house.service.requests), job.tags(result)["rollbook/sync"]))
         landings = [m.landing for m in house.landings(day)]
-    assert asked == [(3, "nightly"), (4, "hand"), (7, "hand"), (10, "nightly")]
+    assert requests == [(3, "nightly"), (4, "hand"), (7, "hand"), (10, "nightly")]
     assert landings == [1, 2, 3]
 
 
@@ -140,11 +140,11 @@ def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> 
     for c in service.classes:
         c["student_count"] = 60 if c["class_id"] == 501 else 0
     result = job.nightly(house, 1)
-    found = graph.checks(result)
-    assert sorted(found) == sorted(
+    results = graph.checks(result)
+    assert sorted(results) == sorted(
         f"{key.asset_key.to_user_string()}:{key.name}" for key in job.defs.resolve_asset_graph().asset_check_keys
     )
-    assert {name: e.metadata for name, e in found.items() if not e.passed} == {}
+    assert {name: e.metadata for name, e in results.items() if not e.passed} == {}
 
 
 def test_contradictions_of_the_source_are_published_with_a_warning(house: House, job: Job) -> None:
@@ -283,8 +283,8 @@ def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house:
         )
         failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
         assert [e.check_name for e in failed] == ["rebuilt_is_live", "is_fresh"]  # readers have not got the night
-        made = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
-        assert made == {"raw", "snapshots"}, "the history of a file that nobody reads is not made"
+        groups = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
+        assert groups == {"raw", "snapshots"}, "the history of a file that nobody reads is not made"
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success

@@ -43,9 +43,9 @@ class Watch:
 
 @pytest.fixture
 def house(hook: Webhook) -> Iterator[House]:
-    with new_house(students(60), classes(2), notify=hook.url, first_date="2026-11-01", retry_seconds=0) as made:
-        made.service.now = lambda: datetime.now(UTC)
-        yield made
+    with new_house(students(60), classes(2), notify=hook.url, first_date="2026-11-01", retry_seconds=0) as house:
+        house.service.now = lambda: datetime.now(UTC)
+        yield house
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def clock() -> Iterator[time_machine.Traveller]:
 @pytest.fixture
 def watch(clock: time_machine.Traveller, house: House, tmp_path: Path) -> Iterator[Watch]:
     with graph.job(house, tmp_path / "home") as job:
-        made = Watch(job)
-        made.look()
-        yield made
+        watch = Watch(job)
+        watch.look()
+        yield watch
 
 
 def heads(hook: Webhook) -> list[str]:

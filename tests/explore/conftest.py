@@ -24,6 +24,6 @@ def explored(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page at a desk's width, then at a phone's."""
     with browser.new_context(viewport={"width": request.param, "height": 900}, accept_downloads=True) as context:
-        made = context.new_page()
-        made.set_default_timeout(60_000)
-        yield made
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        yield page

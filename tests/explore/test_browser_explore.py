@@ -21,8 +21,8 @@ def texts(cells: Locator) -> list[str]:
     return [text.strip() for text in cells.all_inner_texts()]
 
 
-def as_shown(found: list[tuple[Any, ...]]) -> list[list[str]]:
-    return [[cell(value) for value in row] for row in found]
+def as_shown(rows: list[tuple[Any, ...]]) -> list[list[str]]:
+    return [[cell(value) for value in row] for row in rows]
 
 
 def chosen(page: Page, name: str) -> Locator:
@@ -155,8 +155,8 @@ def test_every_page_can_be_read_and_reached_by_everybody(
             "/class/1",
         ):
             page.goto(explored.page(path))
-            found = Axe().run(page)
-            assert found.violations_count == 0, (path, found.generate_report())
+            violations = Axe().run(page)
+            assert violations.violations_count == 0, (path, violations.generate_report())
             assert fits(page), path
             titles.append(page.title())
         page.goto(explored.page("/table/roster"))

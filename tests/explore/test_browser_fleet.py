@@ -20,14 +20,14 @@ ASH, BIRCH, LONG = "ash", "birch", "linden-vale-and-a-long-name-for-an-academy"
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Birch is two days behind the others."""
-    with new_district([ASH, BIRCH], LONG) as made:
+    with new_district([ASH, BIRCH], LONG) as district:
         for number in range(1, 6):
-            made.house(ASH).night(number, students(20 + number), classes(3))
-            made.house(LONG).night(number, students(60 + number), classes(5))
+            district.house(ASH).night(number, students(20 + number), classes(3))
+            district.house(LONG).night(number, students(60 + number), classes(5))
             if number <= 3:
-                made.house(BIRCH).night(number, students(40 + number), classes(4))
-        made.build()
-        yield made
+                district.house(BIRCH).night(number, students(40 + number), classes(4))
+        district.build()
+        yield district
 
 
 @pytest.fixture(scope="module")

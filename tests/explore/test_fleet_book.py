@@ -19,11 +19,11 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[District]:
-    with new_district([ASH, BIRCH], CEDAR) as made:
-        made.house(ASH).night(1, students(4), classes(1))
-        made.house(BIRCH).night(2, students(3), classes(1))
-        made.build()
-        yield made
+    with new_district([ASH, BIRCH], CEDAR) as district:
+        district.house(ASH).night(1, students(4), classes(1))
+        district.house(BIRCH).night(2, students(3), classes(1))
+        district.build()
+        yield district
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def test_any_table_is_filtered_by_institution_and_downloaded(district: District)
     book = FleetBook()
     with book.open():
         assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= book.relations.keys()
-        asked = QueryParams(f"column=institution&comparison=is&value={BIRCH}&sort=student_id")
-        found = pages.table(book, asked, "students")
-        made = book.csv(found["listing"], found["what"]).read()
-    assert [row[:2] for row in found["listing"].rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
-    assert (book.students, len(made.splitlines())) == (3, 4)
+        params = QueryParams(f"column=institution&comparison=is&value={BIRCH}&sort=student_id")
+        values = pages.table(book, params, "students")
+        text = book.csv(values["listing"], values["what"]).read()
+    assert [row[:2] for row in values["listing"].rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
+    assert (book.students, len(text.splitlines())) == (3, 4)
     log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl")).read_text()
     assert json.loads(log.splitlines()[-1])["students"] == 3
     assert BIRCH not in log

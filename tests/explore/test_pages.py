@@ -22,22 +22,22 @@ WATCHED = "SELECT student_id FROM students_to_watch"
 SECOND = FIRST + timedelta(days=1)
 
 
-def shown(school: School, page: Any, asked: str = "", **key: Any) -> dict[str, Any]:
+def shown(school: School, page: Any, query: str = "", **key: Any) -> dict[str, Any]:
     """The values of a page's template, for the query of an address."""
     book = Book(school.warehouse)
     with book.open():
-        values: dict[str, Any] = page(book, QueryParams(asked), **key)
+        values: dict[str, Any] = page(book, QueryParams(query), **key)
     return values
 
 
-def listed(school: School, page: Any, asked: str = "", **key: Any) -> list[tuple[Any, ...]]:
+def listed(school: School, page: Any, query: str = "", **key: Any) -> list[tuple[Any, ...]]:
     """All rows of a page's list, page after page."""
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     while True:
-        listing: Listing = shown(school, page, f"{asked}&page={len(found) // ROWS + 1}", **key)["listing"]
-        found += listing.rows
-        if len(found) >= listing.total:
-            return found
+        listing: Listing = shown(school, page, f"{query}&page={len(rows) // ROWS + 1}", **key)["listing"]
+        rows += listing.rows
+        if len(rows) >= listing.total:
+            return rows
 
 
 def test_newly_watched_students_were_not_listed_the_night_before(small: School) -> None:
@@ -87,9 +87,9 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
         GROUP BY class_id ORDER BY COUNT(*) DESC, class_id LIMIT 1
         """
     )
-    found = shown(fortnight, pages.school_class, key=key)["found"]
-    assert (found.average_completion_rate, found.completion_vs_course) == (own, against)
-    assert (found.students, found.students_completion, found.watched) == (students, all_classes, watched)
+    values = shown(fortnight, pages.school_class, key=key)["found"]
+    assert (values.average_completion_rate, values.completion_vs_course) == (own, against)
+    assert (values.students, values.students_completion, values.watched) == (students, all_classes, watched)
     reasons = dict(fortnight.rows("SELECT student_id, reason FROM students_to_watch"))
     rows = listed(fortnight, pages.school_class, key=key)
     assert [row[-1] for row in rows] == [reasons.get(row[0]) for row in rows]
@@ -99,8 +99,11 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
 
 def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:
     ((key, reason),) = fortnight.rows("SELECT student_id, reason FROM students_to_watch ORDER BY severity DESC LIMIT 1")
-    found = shown(fortnight, pages.student, key=key)
-    assert (found["watched"].reason, found["since"].day) == (reason, next(r[5] for r in listed(fortnight, pages.watch)))
+    values = shown(fortnight, pages.student, key=key)
+    assert (values["watched"].reason, values["since"].day) == (
+        reason,
+        next(r[5] for r in listed(fortnight, pages.watch)),
+    )
     ((other,),) = fortnight.rows(f"SELECT MIN(student_id) FROM students WHERE student_id NOT IN ({WATCHED})")
     assert shown(fortnight, pages.student, key=other)["watched"] is None
 
@@ -111,18 +114,18 @@ def test_students_are_found_by_any_text_former_students_too(fortnight: School) -
         assert key in {row[0] for row in listed(fortnight, pages.students, f"text={text}")}
     for text in ("' OR 1=1 --", "%25", "$text", "nobody has this name"):
         assert listed(fortnight, pages.students, f"text={text}") == []
-    ((gone, since),) = fortnight.rows(
+    ((leaver, since),) = fortnight.rows(
         "SELECT student_id, MAX(valid_to) FROM history.students WHERE student_id NOT IN (SELECT student_id FROM students)"
         " GROUP BY 1 ORDER BY 1 LIMIT 1"
     )
-    assert [(row[0], row[-1]) for row in listed(fortnight, pages.students, f"text={gone}")] == [(gone, since)]
+    assert [(row[0], row[-1]) for row in listed(fortnight, pages.students, f"text={leaver}")] == [(leaver, since)]
     everyone = fortnight.rows("SELECT student_id FROM students ORDER BY name, student_id")
     assert [row[:1] for row in listed(fortnight, pages.students)] == everyone
 
 
 def test_two_dates_are_a_week_apart_unless_chosen(fortnight: School) -> None:
-    found = shown(fortnight, pages.compare)
-    assert (found["before"], found["day"]) == (LAST - timedelta(days=7), LAST)
+    values = shown(fortnight, pages.compare)
+    assert (values["before"], values["day"]) == (LAST - timedelta(days=7), LAST)
     chosen = shown(fortnight, pages.compare, f"from={LAST}&to={DAYS[3]}")
     assert (chosen["before"], chosen["day"]) == (DAYS[3], LAST)
     students = fortnight.rows(
@@ -159,13 +162,13 @@ def test_two_dates_are_a_week_apart_unless_chosen(fortnight: School) -> None:
 def test_a_filter_is_that_condition(
     fortnight: School, column: str, comparison: str, value: str, condition: str
 ) -> None:
-    asked = f"column={column}&comparison={comparison}&value={value}"
-    both = f"{asked}&column=is_registered&comparison=is&value=1&sort=student_id&desc=1"
-    found = shown(fortnight, pages.table, both, name="student_progress")["listing"]
-    assert found.rows == fortnight.rows(
+    query = f"column={column}&comparison={comparison}&value={value}"
+    both = f"{query}&column=is_registered&comparison=is&value=1&sort=student_id&desc=1"
+    values = shown(fortnight, pages.table, both, name="student_progress")["listing"]
+    assert values.rows == fortnight.rows(
         f"FROM student_progress WHERE {condition} ORDER BY student_id DESC LIMIT {ROWS}"
     )
-    assert len(found.rows) in (found.total, ROWS)
+    assert len(values.rows) in (values.total, ROWS)
 
 
 def test_a_table_of_days_begins_with_the_newest(fortnight: School) -> None:
@@ -179,15 +182,15 @@ def test_a_download_is_what_rollbook_export_writes_of_the_list(fortnight: School
     """So it holds all of its rows, and text that a spreadsheet program would run as a formula is disarmed."""
     book = Book(fortnight.warehouse)
     with book.open():
-        found = pages.table(
+        values = pages.table(
             book, QueryParams("column=name&comparison=contains&value=a&sort=student_id"), name="students"
         )
-        made = book.csv(found["listing"], "students").read()
+        text = book.csv(values["listing"], "students").read()
         watched = book.csv(pages.watch(book, QueryParams("csv=1"))["listing"], "watch").read()
     query = "FROM students WHERE name ILIKE '%a%' ORDER BY student_id"
     rows = export(fortnight.published, query, Format.CSV, tmp_path / "students.csv", scratch=tmp_path)
-    assert made == (tmp_path / "students.csv").read_bytes()
-    assert rows == found["listing"].total > ROWS
+    assert text == (tmp_path / "students.csv").read_bytes()
+    assert rows == values["listing"].total > ROWS
     heading, *lines = watched.decode("utf-8-sig").splitlines()
     assert heading == "student_id,student,severity,reason,change,since,classes"
     assert [int(line.split('"')[1]) for line in lines] == [row[0] for row in listed(fortnight, pages.watch)]

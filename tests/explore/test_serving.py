@@ -49,9 +49,9 @@ def ask(explored: Explored, path: str = "/", headers: Mapping[str, str] | None =
         connection.putheader(name, value)
     connection.endheaders()
     answer = connection.getresponse()
-    found = Answer(answer.status, answer.read().decode(), answer.headers)
+    reply = Answer(answer.status, answer.read().decode(), answer.headers)
     connection.close()
-    return found
+    return reply
 
 
 def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
@@ -72,19 +72,19 @@ def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> Non
 
 
 def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -> None:
-    own, known = f"http://{explored.host}", f"/watch?show=new&access_token={explored.token}"
-    assert ask(explored, known, {"Host": "evil.example"})[:2] == (403, WRONG_HOST)
-    assert ask(explored, known, {"Host": f"evil.example:{explored.port}"})[:2] == (403, WRONG_HOST)
+    own, address = f"http://{explored.host}", f"/watch?show=new&access_token={explored.token}"
+    assert ask(explored, address, {"Host": "evil.example"})[:2] == (403, WRONG_HOST)
+    assert ask(explored, address, {"Host": f"evil.example:{explored.port}"})[:2] == (403, WRONG_HOST)
     # Its cookie would go to all ports of a name that others know.
     for name in ("127.0.0.1", "localhost", "[::1]", "other.localhost"):
-        assert ask(explored, known, {"Host": f"{name}:{explored.port}"})[:2] == (403, WRONG_HOST)
+        assert ask(explored, address, {"Host": f"{name}:{explored.port}"})[:2] == (403, WRONG_HOST)
     for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
-        assert ask(explored, known, {"Origin": origin})[:2] == (403, FOREIGN)
+        assert ask(explored, address, {"Origin": origin})[:2] == (403, FOREIGN)
     # Any account of this machine can reach the port: without the token there is a form that asks for it.
     for path, cookie in (("/", ""), ("/?access_token=guessed", ""), ("/students", f"rollbook-{explored.port}=guessed")):
         refused = ask(explored, path, {"Cookie": cookie})
         assert (refused.status, "enter the token" in refused.text) == (401, True)
-    opened = ask(explored, known, {"Origin": own})
+    opened = ask(explored, address, {"Origin": own})
     cookie = f"rollbook-{explored.port}={explored.token}; HttpOnly; Path=/; SameSite=lax"
     assert (opened.status, opened.headers["Location"], opened.headers["Set-Cookie"]) == (303, "/watch?show=new", cookie)
     shown = ask(explored, "/watch?show=new")
@@ -155,14 +155,14 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
     ((watched,),) = small.rows("SELECT COUNT(*) FROM students_to_watch")
     (log,) = (small.warehouse / "private").glob("access-*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    asked = 'SELECT * FROM roster WHERE "name" = TRY_CAST($? AS VARCHAR)'
+    query = 'SELECT * FROM roster WHERE "name" = TRY_CAST($? AS VARCHAR)'
     assert [(line["kind"], line["students"], line["what"].replace("$value0", "$?")) for line in lines] == [
         ("explore", 0, "school"),
         ("explore", 1, "students"),
         ("explore", 1, "student"),
         ("explore", min(watched, 25), "watch"),
-        ("explore", 1, asked),
-        ("explore download", 1, asked),
+        ("explore", 1, query),
+        ("explore download", 1, query),
         ("explore", 0, "tables"),
     ]
     assert name not in log.read_text()

@@ -26,12 +26,12 @@ def secrets() -> Secrets:
 @pytest.fixture(scope="module")
 def played(secrets: Secrets) -> Iterator[District]:
     """Three institutions, of which two make pseudonymous files. For copying."""
-    with coded_district(secrets) as made:
-        yield made
+    with coded_district(secrets) as district:
+        yield district
 
 
 @pytest.fixture
 def district(played: District, tmp_path: Path) -> Iterator[District]:
     """A copy of the played district."""
-    with copied(played, tmp_path) as made:
-        yield made
+    with copied(played, tmp_path) as district:
+        yield district

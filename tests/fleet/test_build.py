@@ -117,9 +117,9 @@ def compare(fleet: Fleet, name: str, institutions: Iterable[str]) -> dict[str, i
             here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{name} WHERE institution = '{institution}'")
             own = con.sql(f"FROM own.{name}")
             assert (here.columns, here.types) == (own.columns, own.types)
-            found = here.fetchall(), own.fetchall()
-            counts[institution] = len(found[0])
-            assert_alike(*found)
+            rows = here.fetchall(), own.fetchall()
+            counts[institution] = len(rows[0])
+            assert_alike(*rows)
             con.execute("DETACH own")
         whole = con.sql(f"FROM fleet.{name}")
         assert (whole.columns[0], str(whole.types[0])) == ("institution", "VARCHAR")
@@ -202,8 +202,8 @@ def test_the_macros_answer_for_each_institution_as_its_own_file_does(fleet: Flee
 
 
 def test_each_institution_is_listed_with_the_day_of_what_it_has(fleet: Fleet) -> None:
-    found = fleet.rows("SELECT institution, school_id, newest_day, version IS NULL FROM institutions")
-    assert found == [  # the name of one looks like a number
+    rows = fleet.rows("SELECT institution, school_id, newest_day, version IS NULL FROM institutions")
+    assert rows == [  # the name of one looks like a number
         (LATER, 102, night(7), False),
         (OTHER, 101, night(11), False),
         (SHARING, 100, night(11), False),
@@ -238,15 +238,15 @@ def test_a_student_counts_once_per_institution_by_the_last_day(fleet: Fleet) -> 
 
 
 def test_the_comparison_ranks_institutions_each_counted_once(fleet: Fleet) -> None:
-    found = fleet.rows(
+    rows = fleet.rows(
         "SELECT institution, average_completion_rate, completion_rank, institutions FROM institutions_compared"
     )
-    assert [row[0] for row in found] == list(SYNCED)
-    by_rank = sorted(found, key=lambda row: -row[1])
+    assert [row[0] for row in rows] == list(SYNCED)
+    by_rank = sorted(rows, key=lambda row: -row[1])
     assert [row[2] for row in by_rank] == [1 + sum(other[1] > row[1] for other in by_rank) for row in by_rank]
-    mean = sum(row[1] for row in found) / len(found)
-    ((told,),) = fleet.rows("SELECT DISTINCT institutions_completion_rate FROM institutions_compared")
-    assert told == pytest.approx(mean, abs=0.005)
+    mean = sum(row[1] for row in rows) / len(rows)
+    ((rate,),) = fleet.rows("SELECT DISTINCT institutions_completion_rate FROM institutions_compared")
+    assert rate == pytest.approx(mean, abs=0.005)
 
 
 def test_everything_in_it_has_a_comment(fleet: Fleet) -> None:

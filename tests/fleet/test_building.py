@@ -28,8 +28,8 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 @pytest.fixture(scope="module")
 def played() -> Iterator[District]:
     """For copying."""
-    with two_schools(CEDAR) as made:
-        yield made
+    with two_schools(CEDAR) as district:
+        yield district
 
 
 def counts(district: District) -> dict[str, int]:
@@ -51,8 +51,8 @@ def test_readers_get_the_new_file_whole_or_keep_the_old(district: District) -> N
         assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(7,)]
         assert counts(district) == {ASH: 9, BIRCH: 3}, "who connects again gets the new one, in this process, too"
     district.build()
-    kept = list((district.warehouse / "published").iterdir())
-    assert len(kept) == 2, "the newest one, and the one that somebody may just be opening"
+    versions = list((district.warehouse / "published").iterdir())
+    assert len(versions) == 2, "the newest one, and the one that somebody may just be opening"
 
 
 def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,10 +107,10 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
     nights = iter([2, 3, 4, 5, 6])  # after the last, the version that was opened is removed
 
     def meanwhile(*arguments: Any) -> dict[str, Any]:
-        found = about(*arguments)
+        contents = about(*arguments)
         for number in nights:
             house.night(number, students(8), classes(2))
-        return found
+        return contents
 
     monkeypatch.setattr(building, "about_file", meanwhile)
     assert district.build().left_out == {}
@@ -125,8 +125,8 @@ def test_the_last_night_is_told_without_unregistered_institutions(district: Dist
     (folder / "ash.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     district.rename(BIRCH, "dogwood")
     assert district.build().institutions == 1
-    told = "institution, last_outcome, CAST(last_at AS VARCHAR), description, paused, newest_day"
-    assert listed(district, told) == [
+    columns = "institution, last_outcome, CAST(last_at AS VARCHAR), description, paused, newest_day"
+    assert listed(district, columns) == [
         (ASH, "failed", "2036-11-21 02:00:00", "It is down", None, night(1)),
         (CEDAR, "never", None, None, "holidays", None),
         ("dogwood", "never", None, None, None, None),

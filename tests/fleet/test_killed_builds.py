@@ -21,8 +21,8 @@ ASH, BIRCH = "ash", "birch"
 
 @pytest.fixture
 def district() -> Iterator[District]:
-    with two_schools() as made:
-        yield made
+    with two_schools() as district:
+        yield district
 
 
 def die(district: District, step: int, *arguments: str) -> bool:

@@ -30,11 +30,11 @@ KILLS = 12
 
 @pytest.fixture
 def district() -> Iterator[District]:
-    with new_district(NAMES[:3], NAMES[3:]) as made:
+    with new_district(NAMES[:3], NAMES[3:]) as district:
         for number, name in enumerate(NAMES):
-            made[name].students = students(150 + 30 * number)
-            made[name].classes = [school_class(n) for n in range(501, 505)]
-        yield made
+            district[name].students = students(150 + 30 * number)
+            district[name].classes = [school_class(n) for n in range(501, 505)]
+        yield district
 
 
 def run(district: District) -> subprocess.Popen[bytes]:
@@ -58,7 +58,7 @@ def done(district: District) -> set[str]:
 def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: District) -> None:
     random, seconds, killed = Random(15), 2.0, 0
     settled: set[str] = set()
-    asked: dict[str, int] = {}
+    requests: dict[str, int] = {}
     for _ in range(KILLS):
         process = run(district)
         try:
@@ -70,8 +70,8 @@ def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: Distr
         process.wait()
         time.sleep(0.5)  # until the workers' last requests have come
         now = district.asked()
-        assert {name: now[name] for name in settled} == {name: asked[name] for name in settled}
-        settled, asked = done(district), now
+        assert {name: now[name] for name in settled} == {name: requests[name] for name in settled}
+        settled, requests = done(district), now
         if settled == set(NAMES):
             break
         seconds *= 1.25
@@ -79,7 +79,7 @@ def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: Distr
     process = run(district)
     assert process.wait(300) == 0
     now = district.asked()
-    assert {name: now[name] for name in settled} == {name: asked[name] for name in settled}
+    assert {name: now[name] for name in settled} == {name: requests[name] for name in settled}
     assert run(district).wait(100) == 0
     assert district.asked() == now
     for name in NAMES:

@@ -56,9 +56,9 @@ def nights() -> Iterator[Nights]:
             d.hosts[0].on(faults.hang(0.3), times=None)  # or no two requests could meet
             d.night(1, only=["ash"])
             first = d.night(1, jobs=8)  # all at once
-            asked = d.asked()
+            requests = d.asked()
             again = d.night(1)
-            yield Nights(d, hook, first, again, asked, d.asked())
+            yield Nights(d, hook, first, again, requests, d.asked())
 
 
 def test_each_institution_has_its_own_outcome_and_what_is_good_is_published(nights: Nights) -> None:
@@ -138,9 +138,9 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         district["ash"].on(faults.hang(60), path="students", times=None)
         fleet = district.fleet(1)
         fleet.max_seconds = 12
-        found = fleet.sync()
-        assert {name: o.kind for name, o in found.items()} == {"ash": NightKind.FAILED, "birch": NightKind.SYNCED}
-        assert found["ash"].message.startswith("It was not done in time, and was ended. Nothing is lost")
+        outcomes = fleet.sync()
+        assert {name: o.kind for name, o in outcomes.items()} == {"ash": NightKind.FAILED, "birch": NightKind.SYNCED}
+        assert outcomes["ash"].message.startswith("It was not done in time, and was ended. Nothing is lost")
         assert len(hook.texts) == 1
         district["ash"].mend()
         assert district.night(1)["ash"].kind is NightKind.SYNCED

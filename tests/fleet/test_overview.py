@@ -23,19 +23,19 @@ SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\}
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """ash is synced, birch held, cedar late, elm refused, fir paused, and 007 is new."""
-    with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as made:
-        made["birch"].students = students(60)
+    with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as district:
+        district["birch"].students = students(60)
         for name in ("ash", "birch", "cedar"):
-            made.house(name).night(1)
-        made.house("ash").night(2)
-        made["birch"].students = students(20)
+            district.house(name).night(1)
+        district.house("ash").night(2)
+        district["birch"].students = students(20)
         with pytest.raises(Exception, match="would be removed"):
-            made.house("birch").night(2)
-        fleet = made.warehouse / "fleet"
+            district.house("birch").night(2)
+        fleet = district.warehouse / "fleet"
         failed = NightOutcome(kind=NightKind.FAILED, at=AT, day=night(2), message="The key.", refused=True, requests=1)
         record(fleet, "elm", failed)
-        made.pause("fir", "holidays")
-        yield made
+        district.pause("fir", "holidays")
+        yield district
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
 def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(
     district: District, tmp_path: Path, is_empty: bool
 ) -> None:
-    with copied(district, tmp_path) as made:
-        file = made.house("ash").published.resolve()
+    with copied(district, tmp_path) as copy_of_district:
+        file = copy_of_district.house("ash").published.resolve()
         file.unlink()
         if is_empty:
             file.touch()
         else:
             duckdb.connect(file).close()  # somebody else's
-        (ash,) = load_overview(made.fleet(2, only=["ash"])).institutions
+        (ash,) = load_overview(copy_of_district.fleet(2, only=["ash"])).institutions
     assert (ash.shown, ash.readers_see) == ("late", None)
 
 

@@ -23,18 +23,18 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
-    with new_district(["ash", "birch"], "cedar") as made:
-        yield made
+    with new_district(["ash", "birch"], "cedar") as district:
+        yield district
 
 
 def children(pid: int) -> set[int]:
     """The processes that a process has started, and those that they have."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for task in Path("/proc").glob("[0-9]*"):
         number = int(task.name)
         if stat(number)[1:2] == [str(pid)]:
-            found |= {number} | children(number)
-    return found
+            numbers |= {number} | children(number)
+    return numbers
 
 
 def proc(pid: int, name: str) -> str:
@@ -60,26 +60,28 @@ def test_no_worker_has_a_key_in_its_environment_or_harms_another(district: Distr
 
     def look() -> None:
         until(lambda: district.asked()["cedar"], 100, 0.05)  # cedar's worker waits for its answer
-        found = children(os.getpid()) - others
-        seen.update(found)
-        shown.extend(pid for pid in found if any(key in proc(pid, "environ") for key in keys))
-        for pid in found:
+        running = children(os.getpid()) - others
+        seen.update(running)
+        shown.extend(pid for pid in running if any(key in proc(pid, "environ") for key in keys))
+        for pid in running:
             is_worker = proc(pid, "oom_score_adj").strip() == "500"
             if is_worker and connected_to(pid, district.hosts[1].port):
                 os.kill(pid, signal.SIGKILL)
 
     watcher = threading.Thread(target=look)
     watcher.start()
-    found = district.night(1, jobs=3)
+    outcomes = district.night(1, jobs=3)
     watcher.join()
     assert len(seen) >= 3
     assert shown == []
-    assert {name: o.kind for name, o in found.items()} == {
+    assert {name: o.kind for name, o in outcomes.items()} == {
         "ash": NightKind.SYNCED,
         "birch": NightKind.SYNCED,
         "cedar": NightKind.FAILED,
     }
-    assert found["cedar"].message.startswith("Its process was ended from outside (SIGKILL), perhaps for lack of memory")
+    assert outcomes["cedar"].message.startswith(
+        "Its process was ended from outside (SIGKILL), perhaps for lack of memory"
+    )
     again = district.night(1)
     assert {o.kind for o in again.values()} == {NightKind.SYNCED}
     assert [name for name, o in again.items() if o.fetched] == ["cedar"]

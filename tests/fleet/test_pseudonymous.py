@@ -47,9 +47,9 @@ from tests.support.warehouses.pseudonyms import Secrets, declare_personal, ident
 @pytest.fixture(scope="module")
 def played(secrets: Secrets) -> Iterator[District]:
     """Three institutions, of which two make pseudonymous files, and the files of all of them. For copying."""
-    with coded_district(secrets) as made:
-        made.build()
-        yield made
+    with coded_district(secrets) as district:
+        district.build()
+        yield district
 
 
 def test_queries_without_names_cover_all_institutions_with_such_a_file(district: District, secrets: Secrets) -> None:
@@ -71,8 +71,10 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
     assert set(canary.TEXTS) & texts(district) <= {"Canary Algebra", "Canary Course"}
     assert district.left_by_builds() == []
     for name in (ASH, BIRCH):
-        known = {code for (code,) in rows(district, f"SELECT student_id FROM students WHERE institution = '{name}'")}
-        assert known == set(codes(district, name).values())
+        codes_of_name = {
+            code for (code,) in rows(district, f"SELECT student_id FROM students WHERE institution = '{name}'")
+        }
+        assert codes_of_name == set(codes(district, name).values())
     assert not set(codes(district, ASH).values()) & set(codes(district, BIRCH).values())
 
     # Others may read it, and nothing else of the fleet.
@@ -103,9 +105,9 @@ def test_each_table_and_view_equals_the_institutions_pseudonymous_files(district
                 here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{table} WHERE institution = '{name}'")
                 own = con.sql(f"FROM own.{table}")
                 assert (here.columns, here.types) == (own.columns, own.types)
-                found = own.fetchall()
-                assert Counter(map(repr, here.fetchall())) == Counter(map(repr, found)), table
-                compared += bool(found)
+                rows = own.fetchall()
+                assert Counter(map(repr, here.fetchall())) == Counter(map(repr, rows)), table
+                compared += bool(rows)
             con.execute("DETACH own")
     assert compared > 60
 
@@ -185,8 +187,8 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
     with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
         run("fleet", "sql", "--pseudonymous", "FROM students")
     assert "Not included, for lack of a pseudonymous file: cedar." in run("fleet", "build")
-    asked = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
-    assert "15" in asked
+    answer = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
+    assert "15" in answer
     target = tmp_path / "roster.csv"
     assert "Wrote" in run("fleet", "export", "--pseudonymous", "roster", "--out", str(target))
     assert "Zaphod" not in target.read_text("utf-8-sig")

@@ -119,9 +119,9 @@ def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
         con.execute("INSERT INTO main.student_classes FROM main.student_classes LIMIT 1")
         con.execute("DELETE FROM main.changes WHERE rowid = (SELECT MIN(rowid) FROM main.changes)")
     warehouse.replace(warehouse.published)
-    compared, found, left_out = verify(district, engine, OTHER)
+    compared, check, left_out = verify(district, engine, OTHER)
     assert (compared, left_out) == ((OTHER,), {})
-    assert sorted(found, key=lambda d: d.table) == [
+    assert sorted(check, key=lambda d: d.table) == [
         Difference(OTHER, "changes", lacking=1, surplus=0),
         Difference(OTHER, "history.students", lacking=1, surplus=1),
         Difference(OTHER, "student_classes", lacking=0, surplus=1),

@@ -64,9 +64,9 @@ def test_the_histories_are_those_that_each_institution_has(district: District, e
 
 
 def test_a_task_is_told_no_secret(district: District) -> None:
-    asked = tasks.given(district.house(SYNCED[0]).settings(notify="json://127.0.0.1/s3cret"))
-    assert "s3cret" not in asked
-    assert district.house(SYNCED[0]).settings().api_key.get_secret_value() not in asked
+    text = tasks.given(district.house(SYNCED[0]).settings(notify="json://127.0.0.1/s3cret"))
+    assert "s3cret" not in text
+    assert district.house(SYNCED[0]).settings().api_key.get_secret_value() not in text
 
 
 @pytest.mark.parametrize("name", ["spark", "sc://", "sc://host:99999", "sc://[", "sc://ho\x1bst", ""])

@@ -20,22 +20,22 @@ pytestmark = pytest.mark.timeout(240)
 def district(hook: Webhook) -> Iterator[District]:
     """Elm has an address of its own, fir has none, cedar is paused."""
     with (
-        new_district(["ash", "birch", "cedar"], ["elm", "fir"]) as made,
+        new_district(["ash", "birch", "cedar"], ["elm", "fir"]) as district,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("HOOK", hook.url)
         patch.setenv("OTHER_HOOK", f"{hook.url}/of-elm")
-        told = {"notify": '{ env = "HOOK" }'}
-        made.write(
+        notify = {"notify": '{ env = "HOOK" }'}
+        district.write(
             {
-                "ash": told,
-                "birch": told,
-                "cedar": told,
+                "ash": notify,
+                "birch": notify,
+                "cedar": notify,
                 "elm": {"notify": '{ env = "OTHER_HOOK" }'},
             }
         )
-        made.pause("cedar", "holidays")
-        yield made
+        district.pause("cedar", "holidays")
+        yield district
 
 
 def watched(district: District, number: int, at: time) -> dict[str, datetime]:

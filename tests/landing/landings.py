@@ -64,7 +64,7 @@ def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
                 Walk(set="classes", walks=2, counted=(1, 2), spoiled=("a", "b")),
             ),
             absences=(
-                *(Absence(set="students", id=gone, answer="removed", asked_by=("email",)) for gone in (7, 9)),
+                *(Absence(set="students", id=student, answer="removed", asked_by=("email",)) for student in (7, 9)),
                 Absence(set="students", id=8, answer="found_by_search", asked_by=("email",)),
             ),
         )

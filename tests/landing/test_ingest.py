@@ -79,7 +79,7 @@ def messy(writer: StagingWriter) -> Manifest:
 
 def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
     """All staged rows per set and table; each record's position counted over all parts of the set."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
     for name in SETS:
         staged = {
             table: [
@@ -92,8 +92,8 @@ def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
         order = sorted({row["seq"] for row in staged["observed"]})
         for table, listed in staged.items():
             counted = [row | {"seq": order.index(row["seq"])} for row in listed]
-            found[f"{name} {table}"] = sorted(counted, key=lambda row: (row["seq"], repr(row)))
-    return found
+            rows[f"{name} {table}"] = sorted(counted, key=lambda row: (row["seq"], repr(row)))
+    return rows
 
 
 @pytest.mark.usefixtures("_where")

@@ -126,7 +126,7 @@ def test_two_writers_of_one_day_get_numbers_of_their_own(raw: RawStore) -> None:
 
 
 def test_a_killed_writers_leftovers_are_swept_and_its_number_is_free_again(raw: RawStore, tmp_path: Path) -> None:
-    kept = land(raw)
+    landing = land(raw)
     script = """
 import os, signal, sys
 from datetime import date, datetime, UTC
@@ -143,7 +143,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     killed = subprocess.run([sys.executable, "-c", script, str(raw.root)], timeout=60, check=False)
     assert killed.returncode == -9
     (folder(raw) / ".manifest.json.partial").write_bytes(b"half a verd")
-    assert raw.manifests() == [kept]
+    assert raw.manifests() == [landing]
     raw.sweep()
     left = sorted(str(p.relative_to(raw.root)) for p in raw.root.rglob("*"))
     assert left == [

@@ -13,8 +13,8 @@ from tests.support.warehouses.holds import first_night, is_held
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(classes=classes(1)) as made:
-        yield made
+    with new_house(classes=classes(1)) as house:
+        yield house
 
 
 @pytest.fixture

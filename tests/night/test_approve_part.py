@@ -48,19 +48,19 @@ SUBSETS = [frozenset(chosen) for size in (1, 2, 3) for chosen in combinations(PA
 @pytest.fixture(scope="module")
 def held() -> Iterator[Path]:
     """Held on the second night. To be copied, not changed."""
-    with new_house() as made:
-        made.night(1, *FIRST)
-        made.service.classes = SECOND[1]
-        is_held(made, 2, SECOND[0])
-        yield made.warehouse
+    with new_house() as house:
+        house.night(1, *FIRST)
+        house.service.classes = SECOND[1]
+        is_held(house, 2, SECOND[0])
+        yield house.warehouse
 
 
 @pytest.fixture
 def house(held: Path) -> Iterator[House]:
     """That warehouse, as the test's own."""
-    with new_house(*SECOND) as made:
-        shutil.copytree(held, made.warehouse, symlinks=True)
-        yield made.at(2)
+    with new_house(*SECOND) as house:
+        shutil.copytree(held, house.warehouse, symlinks=True)
+        yield house.at(2)
 
 
 def expected(*parts: str) -> Expected:
@@ -81,7 +81,7 @@ def test_each_choice_of_parts_merges_alone_and_the_rest_later(house: House, part
     assert (done.manifest.verdict, done.manifest.parts) == (Verdict.HELD, parts)
     there = expected(*parts).tables()
     assert house.tables() == there
-    assert [found for found in house.examined().values() if found] == []
+    assert [findings for findings in house.examined().values() if findings] == []
     assert house.query("SELECT outcome FROM ops.syncs ORDER BY snapshot_date") == [("synced",), ("held",)]
     sets = house.query("FROM ops.sync_sets")
     past.rebuild(house.rollbook(), confirm=always)

@@ -20,8 +20,8 @@ from tests.support.wire.service import Service
 @pytest.fixture
 def caching() -> Iterator[House]:
     """A house that keeps answers for five minutes, synced at a quarter past two."""
-    with folder() as made, Service(students(20), classes(1)) as service:
-        house = begin(House(made / "warehouse", service, cache_minutes=5))
+    with folder() as root, Service(students(20), classes(1)) as service:
+        house = begin(House(root / "warehouse", service, cache_minutes=5))
         service.students[0] = student(1, name="Another")
         yield house
 

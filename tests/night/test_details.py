@@ -19,9 +19,9 @@ LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(4), classes(1)) as made:
-        made.service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
-        yield made
+    with new_house(students(4), classes(1)) as house:
+        house.service.details = {i: {"student_id": i, "courses": []} for i in range(1, 10)}
+        yield house
 
 
 def tonight(house: House, number: int, records: Records, details: str) -> list[str]:
@@ -43,8 +43,8 @@ def test_all_are_fetched_in_order_and_kept_whole(house: House) -> None:
     whole = '{"b": 1.0, "a": [1e3, 12345678901234567890, null, true],  "é": "\\u00e9 \\ud83d\\ude00", "a": "twice"}'
     body = f'{{"success":true,"data":{whole}}}'.encode()
     bare = b'{"student_id": 3, "courses": [{"course_id": 70}]}'
-    house.service.on(lambda asked, reply: Reply(body=body), path="student/2")
-    house.service.on(lambda asked, reply: Reply(body=bare), path="student/3")
+    house.service.on(lambda request, reply: Reply(body=body), path="student/2")
+    house.service.on(lambda request, reply: Reply(body=bare), path="student/3")
     assert tonight(house, 1, students(4)[::-1], "all") == ["student/1", "student/2", "student/3", "student/4"]
     assert payloads(house) == {
         1: '{"student_id":1,"courses":[]}',

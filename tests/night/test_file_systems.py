@@ -23,8 +23,8 @@ from tests.support.records import student, students
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(5)) as made:
-        yield made.at(1)
+    with new_house(students(5)) as house:
+        yield house.at(1)
 
 
 def refuse(number: int, *, wanted: Any = lambda *_: True, call: Any = None) -> Any:
@@ -62,9 +62,9 @@ def test_a_folder_that_cannot_be_flushed_is_one_warning(
         house.sync()
         house.night(2, students(6))
     assert house.query("SELECT COUNT(*) FROM students") == [(6,)]
-    told = [line for line in caplog.messages if "cannot flush a folder" in line]
-    assert len(told) == 1
-    assert machine.file_system(house.warehouse) in told[0]
+    warnings = [line for line in caplog.messages if "cannot flush a folder" in line]
+    assert len(warnings) == 1
+    assert machine.file_system(house.warehouse) in warnings[0]
 
 
 def test_a_file_that_cannot_be_flushed_is_no_success(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,9 @@ def refused_modes(monkeypatch: pytest.MonkeyPatch, *, left: int, silently: bool)
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     def look(*arguments: Any, **named: Any) -> os.stat_result:
-        found = real(*arguments, **named)
-        mode = (stat.S_IFMT(found.st_mode)) | (files.folder_mode(left) if stat.S_ISDIR(found.st_mode) else left)
-        return os.stat_result((mode, *found[1:]), {"st_mtime_ns": found.st_mtime_ns, "st_blocks": found.st_blocks})
+        status = real(*arguments, **named)
+        mode = (stat.S_IFMT(status.st_mode)) | (files.folder_mode(left) if stat.S_ISDIR(status.st_mode) else left)
+        return os.stat_result((mode, *status[1:]), {"st_mtime_ns": status.st_mtime_ns, "st_blocks": status.st_blocks})
 
     monkeypatch.setattr(Path, "chmod", change)
     monkeypatch.setattr(Path, "stat", lambda self, **named: look(self, **named))
@@ -125,11 +125,11 @@ def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
     house: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(files, "RETRY_WAITS", (0, 0, 0))
-    asked: dict[str, int] = {}
+    tries: dict[str, int] = {}
 
     def often(source: Path, target: Path) -> bool:
-        asked[str(target)] = asked.get(str(target), 0) + 1
-        return asked[str(target)] < 4
+        tries[str(target)] = tries.get(str(target), 0) + 1
+        return tries[str(target)] < 4
 
     monkeypatch.setattr(Path, "replace", refuse(number, wanted=often, call=Path.replace))
     house.sync()

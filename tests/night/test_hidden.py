@@ -68,7 +68,7 @@ def test_the_day_of_a_hidden_student_is_kept_over_an_unproven_night(house: House
 def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -> None:
     expected: Expected = first_night(house, students(60))
     tonight = [*students(60), student(99)]
-    house.service.on(lambda asked, reply: house.service.listed(asked, students(40)), path="students", times=1)
+    house.service.on(lambda request, reply: house.service.listed(request, students(40)), path="students", times=1)
     done = house.night(2, tonight)
     assert done.manifest.proven
     assert {a.answer for a in done.manifest.absences} == {"listed_again"}

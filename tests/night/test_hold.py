@@ -60,9 +60,9 @@ def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None
     first_night(house, students(20))
     tonight = [*changed(students(20)[8:], 2), student(90)]  # 1 to 8 are gone, 9 and 10 renamed, 90 is new
     hold = is_held(house, 2, tonight)
-    gone = TableCounts(table="", before=20, added=1, changed=0, removed=8)
+    removals = TableCounts(table="", before=20, added=1, changed=0, removed=8)
     counts = [
-        replace(gone, table=t, changed=2 if t == "students" else 0, altered=2 if t == "students" else 0)
+        replace(removals, table=t, changed=2 if t == "students" else 0, altered=2 if t == "students" else 0)
         for t in STUDENT_TABLES
     ]
     still = TableCounts(table="", before=1, added=0, changed=0, removed=0)
@@ -122,13 +122,13 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     house.service.classes = classes(3)
     expected = first_night(house, students(8))
     house.service.students = [s for s in students(8) if s["id"] != 3]
-    found = student(5, name="Pupil Renamed")
+    renamed = student(5, name="Pupil Renamed")
     without = [s for s in house.service.students if s["id"] != 5]
     totals = {"total_count": 6, "total_pages": 1}
     house.service.on(faults.records(lambda data: without), path="students")
     house.service.on(faults.stated(**totals), path="students")
-    house.service.before = lambda asked: house.service.students.__setitem__(
-        slice(None), [*without[:3], found, *without[3:]]
+    house.service.before = lambda request: house.service.students.__setitem__(
+        slice(None), [*without[:3], renamed, *without[3:]]
     )
     house.at(2).sync()
     assert house.query(
@@ -138,7 +138,7 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     ) == [(True, 2, 0, 1, 7, 7)]
     searched = house.query("SELECT set_name, page, records FROM ops.pages WHERE kind = 'search'")
     assert searched == [("students", 1, 0), ("students", 1, 0), ("students", 1, 1)]
-    assert house.tables() == expected.night(2, [*without, found], house.service.classes).tables()
+    assert house.tables() == expected.night(2, [*without, renamed], house.service.classes).tables()
     assert past.rebuild(house.rollbook()).rebuilt.keys() == {night(1), night(2)}
     assert house.tables() == expected.tables()
 

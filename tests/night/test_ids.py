@@ -123,11 +123,11 @@ def test_the_walk_and_flattening_read_the_same_ids(made: tuple[str, list[bytes]]
 # --- three nights ----------------------------------------------------------------------------------------------------
 
 
-def as_a_float_with_half_an_emoji(asked: Asked, reply: Reply) -> Reply:
-    body, found = re.subn(
+def as_a_float_with_half_an_emoji(request: Asked, reply: Reply) -> Reply:
+    body, matches = re.subn(
         rb'"id":5,(.*?)"name":"Pupil Number5"', rb'"id":5.0,\1"name":"Pupil \\ud83d"', reply.content()
     )
-    assert found == 1
+    assert matches == 1
     return Reply(body=body)
 
 
@@ -155,7 +155,7 @@ def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House,
     house.night(1, students(9))
     deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)
     house.service.on(
-        lambda asked, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),
+        lambda request, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),
         path="students",
     )
     house.at(2).sync()

@@ -17,8 +17,8 @@ OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(3), classes(1)) as made:
-        yield made
+    with new_house(students(3), classes(1)) as house:
+        yield house
 
 
 def refused(house: House) -> OtherInstitutionError:

@@ -73,4 +73,4 @@ def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
         snapshot(rollbook, land(rollbook))
         rollbook.warehouse.published.resolve().write_bytes(b"somebody's")
         merge(rollbook)
-    assert [told.split()[0] for told in broken.told] == ["began", "failed", "ended"]
+    assert [call.split()[0] for call in broken.told] == ["began", "failed", "ended"]

@@ -28,8 +28,8 @@ for _ in sys.stdin:
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(5), classes(2)) as made:
-        yield made
+    with new_house(students(5), classes(2)) as house:
+        yield house
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_a_published_file_becomes_a_link_and_keeps_its_content(house: House) -> 
     house.published.write_bytes(plain)
     house.night(2, students(7))
     assert house.published.is_symlink()
-    kept = house.rollbook().warehouse.kept()
-    assert [path.read_bytes() for path in kept] == [plain]
+    versions = house.rollbook().warehouse.kept()
+    assert [path.read_bytes() for path in versions] == [plain]
     assert house.query("SELECT COUNT(*) FROM students") == [(7,)]
 
 

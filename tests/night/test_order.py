@@ -30,8 +30,8 @@ RECORDS = ("main", "history", "spans")
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[Path]:
-    with landed() as (made, _):
-        yield made
+    with landed() as (root, _):
+        yield root
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +43,19 @@ def expected(source: Path) -> dict[str, str]:
 @pytest.fixture
 def warehouse(source: Path) -> Iterator[Path]:
     """A whole copy."""
-    with copied(source) as made:
-        yield made
+    with copied(source) as root:
+        yield root
 
 
 @contextmanager
 def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
     """A new warehouse into which the days come in some order, each merged and published before the next is there."""
-    with folder() as made:
+    with folder() as root:
         for day in order:
-            book = rollbook(copy(source, made, [day]))
+            book = rollbook(copy(source, root, [day]))
             with writer(book):
                 publish(book, merge(book))
-        yield made / "rollbook.duckdb"
+        yield root / "rollbook.duckdb"
 
 
 def shuffled(seed: int) -> list[date]:

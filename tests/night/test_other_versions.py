@@ -71,14 +71,14 @@ def change(path: Path, number: int | None) -> None:
 
 def state(root: Path) -> dict[str, str]:
     """Every file of a warehouse that a writer keeps, with the digest."""
-    found = (p for p in root.rglob("*") if p.is_file() and "build" not in p.parts and "private" not in p.parts)
-    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    paths = (p for p in root.rglob("*") if p.is_file() and "build" not in p.parts and "private" not in p.parts)
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
 
 def test_every_file_of_ours_that_stays_has_its_format_number(house: House) -> None:
-    found = [p for p in house.warehouse.rglob("*.json*") if p.name not in ("pages.jsonl", "rejects.jsonl")]
-    assert {p.name for p in found} >= {"manifest.json", "expired.json", "_day.json", "register.json", "codes.json"}
-    for path in found:
+    paths = [p for p in house.warehouse.rglob("*.json*") if p.name not in ("pages.jsonl", "rejects.jsonl")]
+    assert {p.name for p in paths} >= {"manifest.json", "expired.json", "_day.json", "register.json", "codes.json"}
+    for path in paths:
         for line in path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]:
             assert msgspec.json.decode(line)["format"] == FORMAT, path
     assert house.query("SELECT format FROM spans.version") == [(FORMAT,)]
@@ -93,9 +93,9 @@ def test_a_file_of_another_version_is_never_called_damaged(house: House, kept: s
     before = state(house.warehouse)
     theirs = "without a format number" if number is None else f"format {number}"
     says = f"{path} was written by another version of Rollbook ({theirs}, this one reads {FORMAT}). Nothing was changed"
-    for asked in (house.sync, lambda: past.rebuild(house.rollbook())):
+    for work in (house.sync, lambda: past.rebuild(house.rollbook())):
         with pytest.raises(OtherVersionError) as refused:
-            asked()
+            work()
         assert refused.value.message.startswith(says)
         assert refused.value.exit_code == 2
     try:

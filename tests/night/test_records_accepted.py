@@ -68,7 +68,7 @@ def test_missing_optional_values_are_null(house: House) -> None:
 
 
 def test_unknown_fields_stay_out_and_are_told_once_a_sync(house: House) -> None:
-    known = [student(1), student(2), student(3)]
+    listed = [student(1), student(2), student(3)]
     more = [
         student(1, nickname="Pip", summary=student(1)["summary"] | {"rank": 3}),
         student(2, nickname=None, classes=[entry(room="B 12"), entry(class_id=502, room="B 13")]),
@@ -77,8 +77,8 @@ def test_unknown_fields_stay_out_and_are_told_once_a_sync(house: House) -> None:
     house.service.school = {**house.service.school, "town": "Springfield"}
     house.service.cap = 1  # three pages, and yet one row a field and type
     house.night(1, more, [school_class(501, teacher=school_class(501)["teacher"] | {"phone": "123"})])
-    known[1]["classes"] = [entry(), entry(class_id=502)]
-    assert house.tables() == Expected().night(1, known, [school_class(501)]).tables()
+    listed[1]["classes"] = [entry(), entry(class_id=502)]
+    assert house.tables() == Expected().night(1, listed, [school_class(501)]).tables()
     assert house.query("SELECT * FROM ops.drift ORDER BY ALL") == [
         (night(1), 1, "auth", "school.town", "string", 1),
         (night(1), 1, "classes", "teacher.phone", "string", 1),

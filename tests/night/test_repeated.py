@@ -20,8 +20,8 @@ from tests.support.wire import faults
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(9), classes(2)) as made:
-        yield made
+    with new_house(students(9), classes(2)) as house:
+        yield house
 
 
 def twice(*copies: Record) -> Callable[[list[Record]], list[Record]]:
@@ -63,7 +63,7 @@ def test_of_a_record_twice_on_a_page_the_later_readable_copy_counts(house: House
         *[(9 + len(copies), len(copies), copies.count(BROKEN), True, "synced")] * 2,
         (9, 0, 0, True, "synced"),
     ]
-    assert {rule: found for rule, found in house.examined().items() if found} == {}
+    assert {rule: findings for rule, findings in house.examined().items() if findings} == {}
     past.rebuild(house.rollbook())
     assert house.tables() == expected.tables()
     past.backfill(house.rollbook(), night(1), night(4))

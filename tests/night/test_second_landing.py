@@ -102,7 +102,7 @@ def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: Hou
     house.service.students = students(3)
     house.now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
     assert house.sync(over={"timezone": "Pacific/Auckland"}).manifest.snapshot_date == date(2026, 11, 26)
-    before, asked = house.state(), len(house.service.requests)
+    before, requests_before = house.state(), len(house.service.requests)
     house.service.students = students(2)
     house.now += timedelta(minutes=30)
     with pytest.raises(ArgumentError) as refused:
@@ -111,7 +111,7 @@ def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: Hou
         "2026-11-26 was landed before, at 2026-11-25 23:00 UTC, so what is fetched now cannot be 2026-11-25's:"
         " ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
     )
-    assert (house.state(), len(house.service.requests)) == (before, asked)
+    assert (house.state(), len(house.service.requests)) == (before, requests_before)
     house.now += timedelta(hours=3)  # the 26th there, too
     assert house.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
     assert house.query("SELECT COUNT(*) FROM students") == [(2,)]

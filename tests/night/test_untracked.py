@@ -21,10 +21,10 @@ MOVED = [("B 1", night(1), night(2)), ("B 2", night(2), night(3)), ("B 3", night
 def house() -> Iterator[House]:
     """Three nights of a class that is in another room each night."""
     try:
-        with new_house(students(2)) as made:
+        with new_house(students(2)) as house:
             for number in (1, 2, 3):
-                move(made, number)
-            yield made
+                move(house, number)
+            yield house
     finally:
         tables.leave_untracked(frozenset())
 

@@ -73,7 +73,7 @@ class Living:
             "classes": {(c["class_id"], c["class_title"], c["class_code"]) for c in self.service.classes},
         }
 
-    def _live(self, asked: Asked) -> None:
+    def _live(self, request: Asked) -> None:
         self.requests += 1
         for name, moment, what, where in self.plan:
             if moment == self.requests:
@@ -136,14 +136,14 @@ QUERIES = {
 def published(house: House) -> dict[str, set[Row]]:
     """The columns of the watched tables that `Living.rows` tells of; also of `history`, and of `removed` the night."""
     with duckdb.connect(house.published, read_only=True) as con:
-        found = {t: set(con.execute(q.format(schema="main")).fetchall()) for t, q in QUERIES.items()}
-        found |= {f"history.{t}": set(con.execute(q.format(schema="history")).fetchall()) for t, q in QUERIES.items()}
+        rows = {t: set(con.execute(q.format(schema="main")).fetchall()) for t, q in QUERIES.items()}
+        rows |= {f"history.{t}": set(con.execute(q.format(schema="history")).fetchall()) for t, q in QUERIES.items()}
         removed = con.execute(
             "SELECT table_name, COALESCE(student_id, class_id) FROM changes"
             " WHERE change = 'removed' AND snapshot_date = $1",
             [house.now.date()],
         )
-        return found | {"removed": set(removed.fetchall())}
+        return rows | {"removed": set(removed.fetchall())}
 
 
 @pytest.fixture(scope="module")
@@ -187,13 +187,13 @@ def follow(first_night: Path, cap: int, story: Story) -> int:
         # A mass change would be held; for that, there are other tests.
         house = House(root / "warehouse", service, hold_removed_percent=100, hold_changed_percent=100)
         living = Living(service)
-        known = {name: living.ids(name) for name in SETS}
+        ids = {name: living.ids(name) for name in SETS}
         for number, plan in enumerate([*story, []], start=2):
             living.begin(number, plan)
             done = house.at(number).sync()
             found_by_search += sum(a.answer in ("found_by_search", "listed_again") for a in done.manifest.absences)
-            there = {name: living.throughout[name] & known[name] for name in SETS}
-            known = judge(house, number, living, there)
+            there = {name: living.throughout[name] & ids[name] for name in SETS}
+            ids = judge(house, number, living, there)
         tables_ = published(house)
         assert {t: tables_[t] for t in living.ever} == living.rows()  # the last night was quiet
     return found_by_search

@@ -14,14 +14,14 @@ from tests.support.records import classes, students
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(20), classes(3)) as made:
-        yield made
+    with new_house(students(20), classes(3)) as house:
+        yield house
 
 
 @pytest.fixture
 def nights() -> Iterator[ChangingNights]:
-    with new_house(students(30), classes(3)) as made:
-        yield ChangingNights(made)
+    with new_house(students(30), classes(3)) as house:
+        yield ChangingNights(house)
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from tests.support.wire import faults
 @pytest.fixture(autouse=True)
 def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A temporary folder of its own, to look into."""
-    made = tmp_path / "temporary"
-    made.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
 
 def diff_now(house: House) -> Diff:
@@ -37,9 +37,9 @@ def diff_now(house: House) -> Diff:
 
 def everything(root: Path) -> dict[str, tuple[int, int]]:
     """Every file and folder: its size and when it was last written to; of build/, where a diff works, what is in it."""
-    found = {str(p): (p.lstat().st_size, p.lstat().st_mtime_ns) for p in (root, *root.rglob("*")) if p.exists()}
-    found.pop(str(root / "build"))
-    return found
+    paths = {str(p): (p.lstat().st_size, p.lstat().st_mtime_ns) for p in (root, *root.rglob("*")) if p.exists()}
+    paths.pop(str(root / "build"))
+    return paths
 
 
 def moved(of: Diff) -> dict[str, tuple[int, int, int, int]]:
@@ -69,15 +69,15 @@ def a_refused_key(house: House) -> None:
 def test_it_says_what_the_sync_then_does(house: House) -> None:
     begin(house)
     a_normal_night(house.at(2))
-    found = diff_now(house)
-    assert (found.outcome, found.reason) == ("synced", "")
-    assert moved(found) == {
+    preview = diff_now(house)
+    assert (preview.outcome, preview.reason) == ("synced", "")
+    assert moved(preview) == {
         "students": (20, 1, 1, 1),
         "student_summaries": (20, 1, 0, 1),
         "student_activity": (20, 1, 0, 1),
         "student_classes": (20, 1, 0, 2),
     }
-    assert house.sync().manifest.counts == found.counts
+    assert house.sync().manifest.counts == preview.counts
 
 
 @pytest.mark.parametrize("night", [a_normal_night, a_landslide, a_changed_contract, a_refused_key])

@@ -35,17 +35,17 @@ TONIGHT: dict[int, tuple[Records, Records]] = {
 @pytest.fixture(scope="module")
 def five_nights() -> Iterator[Path]:
     """To be copied, not changed."""
-    with new_house(hold_changed_percent=100) as made:
+    with new_house(hold_changed_percent=100) as house:
         for number, shown in TONIGHT.items():
-            made.night(number, *shown)
-        yield made.warehouse
+            house.night(number, *shown)
+        yield house.warehouse
 
 
 @pytest.fixture
 def house(five_nights: Path) -> Iterator[House]:
-    with new_house(*TONIGHT[5], hold_changed_percent=100) as made:
-        shutil.copytree(five_nights, made.warehouse, symlinks=True)
-        yield made.at(5)
+    with new_house(*TONIGHT[5], hold_changed_percent=100) as house:
+        shutil.copytree(five_nights, house.warehouse, symlinks=True)
+        yield house.at(5)
 
 
 def of(*numbers: int) -> Expected:
@@ -70,8 +70,8 @@ def test_a_discarded_landing_of_another_school_is_not_put_back() -> None:
 @pytest.mark.parametrize("number", daily([1, 2, 3, 4, 5], 3))
 def test_a_discarded_day_is_as_if_never_landed_until_put_back(house: House, number: int) -> None:
     before = house.tables()
-    gone = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
-    assert (gone.snapshot_date, gone.landing) == (night(number), 1)
+    discarded = discard(house.rollbook(), night(number), reason="nonsense", confirm=always)
+    assert (discarded.snapshot_date, discarded.landing) == (night(number), 1)
     left = [n for n in TONIGHT if n != number]
     assert house.tables() == of(*left).tables()
     aside = house.warehouse / "raw" / f"snapshot_date={night(number)}" / "discarded=1"

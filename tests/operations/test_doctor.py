@@ -24,26 +24,26 @@ OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house(students(20), classes(3), retry_seconds=0) as made:
-        made.service.now = lambda: datetime.now(UTC)
-        yield made
+    with new_house(students(20), classes(3), retry_seconds=0) as house:
+        house.service.now = lambda: datetime.now(UTC)
+        yield house
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
     return list(examine(house.rollbook(**over)))
 
 
-def wrong(found: list[Finding]) -> list[tuple[str, Level]]:
+def wrong(findings: list[Finding]) -> list[tuple[str, Level]]:
     """The findings that are not all right, in order."""
-    return [(f.what, f.level) for f in found if f.level is not OK]
+    return [(f.what, f.level) for f in findings if f.level is not OK]
 
 
-def failed(found: list[Finding]) -> list[str]:
-    return [f.what for f in found if f.level is FAILED]
+def failed(findings: list[Finding]) -> list[str]:
+    return [f.what for f in findings if f.level is FAILED]
 
 
-def says(found: list[Finding], what: str) -> str:
-    return " / ".join(f.says for f in found if f.what == what)
+def says(findings: list[Finding], what: str) -> str:
+    return " / ".join(f.says for f in findings if f.what == what)
 
 
 def synced(house: House) -> House:
@@ -57,12 +57,12 @@ def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
     assert wrong(examined(house)) == []
     assert not house.warehouse.exists()
     assert wrong(examined(synced(house))) == []
-    found = examined(house)
-    assert [f.what for f in found] == [
+    findings = examined(house)
+    assert [f.what for f in findings] == [
         *("settings", "alerts", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
     ]
-    assert says(found, "one page") == "20 of 20 students read, 0 refused / 3 of 3 classes read, 0 refused"
-    assert "institution 41" in says(found, "key")
+    assert says(findings, "one page") == "20 of 20 students read, 0 refused / 3 of 3 classes read, 0 refused"
+    assert "institution 41" in says(findings, "key")
 
 
 def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
@@ -78,16 +78,16 @@ def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
 
 
 def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
-    found = examined(house, api_key="another")
-    assert failed(found) == ["service"]
-    assert "does not accept the API key (401). Ask the service representative" in says(found, "service")
+    findings = examined(house, api_key="another")
+    assert failed(findings) == ["service"]
+    assert "does not accept the API key (401). Ask the service representative" in says(findings, "service")
 
 
 def test_doctor_fails_on_a_refused_page_and_warns_of_few(house: House) -> None:
     house.service.students[0]["registration_date"] = "tomorrow"
-    found = examined(house)
-    assert wrong(found) == [("one page", WARNING)]
-    assert "20 of 20 students read, 0 refused, 1 of their values refused" in says(found, "one page")
+    findings = examined(house)
+    assert wrong(findings) == [("one page", WARNING)]
+    assert "20 of 20 students read, 0 refused, 1 of their values refused" in says(findings, "one page")
     for record in house.service.students:
         record["registration_date"] = "tomorrow"
     assert wrong(examined(house)) == [("one page", FAILED)]
@@ -115,8 +115,8 @@ def test_a_clock_that_disagrees_within_zones_is_a_warning(
     house: House, ahead: timedelta, zone: str, level: Level, words: str
 ) -> None:
     house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
-    (found,) = (f for f in examined(house, timezone=zone) if f.what == "clock")
-    assert (found.level, words in found.says) == (level, True), found.says
+    (findings,) = (f for f in examined(house, timezone=zone) if f.what == "clock")
+    assert (findings.level, words in findings.says) == (level, True), findings.says
 
 
 # --- the settings ----------------------------------------------------------------------------------------------------
@@ -124,9 +124,9 @@ def test_a_clock_that_disagrees_within_zones_is_a_warning(
 
 def test_a_misspelt_setting_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLBOOK_HOLD_REMOVE_PERCENT", "3")
-    found = examined(house)
-    assert failed(found) == ["settings"]
-    assert "did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?" in says(found, "settings")
+    findings = examined(house)
+    assert failed(findings) == ["settings"]
+    assert "did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?" in says(findings, "settings")
 
 
 # --- this machine ----------------------------------------------------------------------------------------------------
@@ -142,17 +142,17 @@ def test_too_little_room_for_a_sync_fails_for_a_year_warns(
 ) -> None:
     synced(house)
     monkeypatch.setattr(machine, "free", lambda path: free)
-    found = examined(house)
-    assert wrong(found) == [("disk space", level)]
-    assert words in says(found, "disk space")
+    findings = examined(house)
+    assert wrong(findings) == [("disk space", level)]
+    assert words in says(findings, "disk space")
 
 
 def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
     synced(house)
     (house.warehouse / "raw").chmod(0o755)
-    found = examined(house)
-    assert wrong(found) == [("files", WARNING)]
-    assert f"chmod -R go= {house.warehouse / 'raw'}" in says(found, "files")
+    findings = examined(house)
+    assert wrong(findings) == [("files", WARNING)]
+    assert f"chmod -R go= {house.warehouse / 'raw'}" in says(findings, "files")
 
 
 # --- the warehouse ---------------------------------------------------------------------------------------------------
@@ -164,18 +164,18 @@ def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
     with pytest.raises(HeldError):
         house.sync()
     house.now += timedelta(days=3)
-    found = examined(house)
-    assert wrong(found) == [("warehouse", WARNING)] * 2
-    assert "--approve" in says(found, "warehouse")
-    assert "was not synced: run `rollbook sync`" in says(found, "warehouse")
+    findings = examined(house)
+    assert wrong(findings) == [("warehouse", WARNING)] * 2
+    assert "--approve" in says(findings, "warehouse")
+    assert "was not synced: run `rollbook sync`" in says(findings, "warehouse")
 
 
 def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> None:
     synced(house)
     house.published.write_bytes(b"not a database" * 100)
-    found = examined(house)
-    assert "warehouse" in failed(found)
-    assert "run `rollbook rebuild`" in says(found, "warehouse")
+    findings = examined(house)
+    assert "warehouse" in failed(findings)
+    assert "run `rollbook rebuild`" in says(findings, "warehouse")
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

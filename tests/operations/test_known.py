@@ -76,8 +76,8 @@ def test_it_is_the_file_that_readers_had_whatever_came_later(tmp_path: Path) -> 
 
 def folders(house: House) -> list[str]:
     """All paths in raw/ and build/, with the time of each file's last change."""
-    found = [*(house.warehouse / "raw").rglob("*"), *(house.warehouse / "build").rglob("*")]
-    return sorted(f"{p} {p.stat().st_mtime_ns if p.is_file() else ''}" for p in found)
+    files_left = [*(house.warehouse / "raw").rglob("*"), *(house.warehouse / "build").rglob("*")]
+    return sorted(f"{p} {p.stat().st_mtime_ns if p.is_file() else ''}" for p in files_left)
 
 
 def test_erasures_always_apply_and_one_that_happens_meanwhile_writes_nothing(
@@ -87,9 +87,9 @@ def test_erasures_always_apply_and_one_that_happens_meanwhile_writes_nothing(
         begin(house)
         house.night(2, students(11))
         erase(house, 7)
-        found = as_known(house, 1, tmp_path / "then.duckdb")
-        assert [row[0] for row in found["main.students"]] == [1, 10, 11, 12, 2, 3, 4, 5, 6, 8, 9]
-        assert not any(row[0] == 7 for table in SET_OF for row in found[f"history.{table}"])
+        rebuilt = as_known(house, 1, tmp_path / "then.duckdb")
+        assert [row[0] for row in rebuilt["main.students"]] == [1, 10, 11, 12, 2, 3, 4, 5, 6, 8, 9]
+        assert not any(row[0] == 7 for table in SET_OF for row in rebuilt[f"history.{table}"])
         rebuild = past.rebuild
 
         def meanwhile(self: Rollbook, **how: Any) -> Any:
@@ -155,10 +155,10 @@ def test_a_discard_that_was_only_noted_was_none(
         named = [("Pupil Number1",)] if undone else [("Second Night",)]
         as_known(house, 3, tmp_path / "3.duckdb")
         for file in (house.published, tmp_path / "3.duckdb"):
-            found = rows(file, f"SELECT name FROM students_as_of(DATE '{night(2)}') WHERE student_id = 1")
-            assert found == named, file
-        found = house.rollbook().raw.discarded(night(2))
-        assert [(noted.reason, noted.undone_at) for _, noted in found] == [("wrong", None)] * undone
+            discarded = rows(file, f"SELECT name FROM students_as_of(DATE '{night(2)}') WHERE student_id = 1")
+            assert discarded == named, file
+        discarded = house.rollbook().raw.discarded(night(2))
+        assert [(noted.reason, noted.undone_at) for _, noted in discarded] == [("wrong", None)] * undone
 
 
 def test_days_that_were_given_up_are_named_and_not_left_out(tmp_path: Path) -> None:

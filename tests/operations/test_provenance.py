@@ -47,19 +47,19 @@ def eventful() -> Iterator[House]:
         yield house
 
 
-def source(found: Provenance) -> dict[str, str]:
+def source(provenance: Provenance) -> dict[str, str]:
     """The lines by heading."""
-    return dict(found.lines)
+    return dict(provenance.lines)
 
 
-def without_bodies(found: Provenance) -> list[Any]:
+def without_bodies(provenance: Provenance) -> list[Any]:
     """The lines; of requests and bodies, which have times and digests, only the headings."""
-    return [line[0] if line[0] in ("request", "body") else line for line in found.lines]
+    return [line[0] if line[0] in ("request", "body") else line for line in provenance.lines]
 
 
-def received(house: House, found: Provenance) -> Any:
+def received(house: House, provenance: Provenance) -> Any:
     """The record that it names, read from the landing's bodies by what it says of them."""
-    shown = source(found)
+    shown = source(provenance)
     (start, end), (length, at) = (
         [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", shown[line].rpartition(";")[2])[:2]]
         for line in ("record", "body")
@@ -84,17 +84,17 @@ def test_each_version_leads_to_the_record_that_first_stated_it(eventful: House, 
         key, values, since, until = row[:keys], row[keys:-2], row[-2], row[-1]
         if key[0] not in (1, 2, 120, 501, 503):
             continue
-        found = trace(eventful.warehouse, table, key, on=since, show=True)
-        assert (stated(received(eventful, found))[table] or {})[key] == values
-        assert source(found)["landing"].startswith(f"raw/snapshot_date={since}/")
+        provenance = trace(eventful.warehouse, table, key, on=since, show=True)
+        assert (stated(received(eventful, provenance))[table] or {})[key] == values
+        assert source(provenance)["landing"].startswith(f"raw/snapshot_date={since}/")
         for column, value in zip(TRACKED[table], values, strict=True) if until or key[0] == 120 else ():
             cell = trace(eventful.warehouse, table, key, column, since, show=True)
             assert source(cell)["value"] == f"{column}: {value}"
 
 
 def test_a_value_leads_to_its_first_day_and_shows_no_name(eventful: House) -> None:
-    found = trace(eventful.warehouse, "student_summaries", (1,), "completed_assignments", night(2))
-    assert without_bodies(found) == [
+    provenance = trace(eventful.warehouse, "student_summaries", (1,), "completed_assignments", night(2))
+    assert without_bodies(provenance) == [
         ("row", "student_summaries 1: since 2026-11-21, until 2026-11-22"),
         ("landing", "raw/snapshot_date=2026-11-21/landing=1, synced at 2026-11-21 02:15 UTC"),
         ("proof", "walk 1 was complete: 119 ids on 2 pages, as total_count said"),
@@ -103,19 +103,19 @@ def test_a_value_leads_to_its_first_day_and_shows_no_name(eventful: House) -> No
         ("record", "bytes 24 to 749 of the body, number 1 in it"),
         ("value", "completed_assignments: 16"),
     ]
-    assert source(found)["request"].startswith("GET /svcapi/v1/students?page=1, answered at 20")
+    assert source(provenance)["request"].startswith("GET /svcapi/v1/students?page=1, answered at 20")
     assert re.fullmatch(
         r"100 records, [\d,]+ bytes, SHA-256 [0-9a-f]{64}; [\d,]+ bytes from 170 on in bodies.zst",
-        source(found)["body"],
+        source(provenance)["body"],
     )
-    assert found.changes == [
+    assert provenance.changes == [
         (night(2), "changed", "completed_assignments", "15", "16"),
         (night(1), "added", None, None, None),
     ]
     name = trace(eventful.warehouse, "students", (1,), "name", night(2))
     assert source(name)["value"] == "name: (not shown)"
     assert name.changes[0] == (night(2), "changed", "name", "(not shown)", "(not shown)")
-    assert "New Name" not in str(name) + str(found)
+    assert "New Name" not in str(name) + str(provenance)
     shown = trace(eventful.warehouse, "students", (1,), "name", night(2), show=True)
     assert source(shown)["value"] == "name: New Name"
     assert shown.changes[0] == (night(2), "changed", "name", "Pupil Number1", "New Name")
@@ -133,33 +133,33 @@ def test_an_unchanged_value_leads_past_the_other_changes_of_its_row(eventful: Ho
 
 def test_a_value_without_history_leads_to_the_last_day_that_stated_it(eventful: House) -> None:
     for number, landing in ((1, 1), (2, 1), (3, 1)):
-        found = trace(
+        provenance = trace(
             eventful.warehouse, "student_activity", (1,), "days_since_last_activity", night(number), show=True
         )
-        assert source(found)["landing"].startswith(f"raw/snapshot_date={night(number)}/landing={landing},")
-        assert source(found)["value"] == "days_since_last_activity: 1"
+        assert source(provenance)["landing"].startswith(f"raw/snapshot_date={night(number)}/landing={landing},")
+        assert source(provenance)["value"] == "days_since_last_activity: 1"
 
 
 def test_a_removed_row_leads_to_the_proof_and_the_searches(eventful: House) -> None:
     with new_house(students(8), classes(1)) as house:
         begin(house)
         house.night(2, students(7))
-        found = trace(house.warehouse, "student_classes", (8, 501))
-        assert without_bodies(found) == [
+        provenance = trace(house.warehouse, "student_classes", (8, 501))
+        assert without_bodies(provenance) == [
             ("row", "student_classes 8,501: removed on 2026-11-21"),
             ("landing", "raw/snapshot_date=2026-11-21/landing=1, synced at 2026-11-21 02:15 UTC"),
             ("proof", "walk 1 was complete: 7 ids on 1 page, as total_count said"),
             ("searched", "by reference_id, email: removed"),
             *["request", "body"] * 2,
         ]
-        assert found.changes == [(night(2), "removed", None, None, None), (night(1), "added", None, None, None)]
+        assert provenance.changes == [(night(2), "removed", None, None, None), (night(1), "added", None, None, None)]
         # Asked of another day, it was there.
         assert source(trace(house.warehouse, "student_classes", (8, 501), on=night(1)))["row"].endswith(
             "since 2026-11-20, until 2026-11-21"
         )
-    gone = trace(eventful.warehouse, "student_classes", (1, 501), show=True)
-    assert source(gone)["row"] == "student_classes 1,501: removed on 2026-11-22"
-    assert json.loads(source(gone)["received"])["classes"] == []  # the record itself no longer lists the class
+    provenance = trace(eventful.warehouse, "student_classes", (1, 501), show=True)
+    assert source(provenance)["row"] == "student_classes 1,501: removed on 2026-11-22"
+    assert json.loads(source(provenance)["received"])["classes"] == []  # the record itself no longer lists the class
 
 
 def test_it_says_who_approved_discarded_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +171,9 @@ def test_it_says_who_approved_discarded_and_put_back(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(machine, "login", lambda: "kim")
         discard(house.at(4).rollbook(), night(2), reason="too early", confirm=always)
         undo_discard(house.at(5).rollbook(), night(2), confirm=always)
-        found = trace(house.warehouse, "students", (7,))
+        provenance = trace(house.warehouse, "students", (7,))
     landing = "landing 1 of 2026-11-21"
-    assert [line for line in found.lines if line[0] in ("approved", "discarded", "put back")] == [
+    assert [line for line in provenance.lines if line[0] in ("approved", "discarded", "put back")] == [
         ("approved", f"{landing}, at 2026-11-22 02:15 UTC by sam; held because {HELD}"),
         ("discarded", f"{landing}, at 2026-11-23 02:15 UTC by kim; too early"),
         ("put back", f"{landing}, at 2026-11-24 02:15 UTC by kim"),
@@ -189,8 +189,8 @@ HELD = "; ".join(
 def test_a_source_that_expired_or_was_erased_is_said_to_be_gone() -> None:
     with new_house(students(12), classes(1), keep_days=1) as house:
         begin(house, nights=4)
-        found = trace(house.warehouse, "students", (7,), show=True)
-        assert found.lines == [
+        provenance = trace(house.warehouse, "students", (7,), show=True)
+        assert provenance.lines == [
             ("row", "students 7: since 2026-11-20"),
             ("source", "what was landed on 2026-11-20 has expired (ROLLBOOK_KEEP_DAYS), and only the history has it"),
         ]
@@ -213,8 +213,8 @@ def test_its_bytes_are_right_behind_a_record_that_cannot_be_read(pieces: dict[by
     with new_house([student(1), student(2), student(3)], classes(1)) as house:
         house.service.on(faults.rewritten(pieces), path="students")
         house.night(1)
-        found = trace(house.warehouse, "students", (3,), show=True)
-        assert received(house, found)["id"] == 3
+        provenance = trace(house.warehouse, "students", (3,), show=True)
+        assert received(house, provenance)["id"] == 3
         with pytest.raises(ArgumentError, match="There is no row students 2, nor was there one before"):
             trace(house.warehouse, "students", (2,))
 

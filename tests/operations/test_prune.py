@@ -29,16 +29,16 @@ KEEP = 4
 @pytest.fixture
 def nights() -> Iterator[ChangingNights]:
     """Nights with views: they lead to the snapshots, of which some go."""
-    with new_house(students(30), classes(3)) as made:
-        yield ChangingNights(made)
+    with new_house(students(30), classes(3)) as house:
+        yield ChangingNights(house)
 
 
 @pytest.fixture
 def expired() -> Iterator[ChangingNights]:
     """Ten nights, of which four are kept; a fifth stays on disk for a night."""
-    with new_house(students(30), classes(3), keep_days=KEEP) as made:
-        nights = begin_changing(made, 10)
-        del made.over["keep_days"]
+    with new_house(students(30), classes(3), keep_days=KEEP) as house:
+        nights = begin_changing(house, 10)
+        del house.over["keep_days"]
         yield nights
 
 

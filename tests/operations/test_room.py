@@ -68,22 +68,22 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
         given = {"BASE_URL": sandbox.url, "WAREHOUSE": warehouse, "FIRST_DATE": now.date() - timedelta(days=9)}
         for name, value in {**given, "API_KEY": KEY, "HOLD_CHANGED_PERCENT": 100}.items():
             monkeypatch.setenv(f"ROLLBOOK_{name}", str(value))
-        sizes, made = [], []
+        sizes, growth = [], []
         for days in (2, 1, 0):
             sandbox.day = now.date() - timedelta(days=days)
-            made.append(run_job(sandbox.day))
+            growth.append(run_job(sandbox.day))
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= status.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
             assert runs.delete_old_runs(instance, now=now + timedelta(days=399)) == 0
-            files = {p for p in home.rglob("*") if any(run in str(p) for run in made)}
+            files = {p for p in home.rglob("*") if any(run in str(p) for run in growth)}
             assert len(files) >= 3
             assert runs.delete_old_runs(instance, now=now + timedelta(days=401), dry_run=True) == 3
             assert runs.delete_old_runs(instance, now=now + timedelta(days=401)) == 3
             assert instance.get_runs_count() == 0
             assert [p for p in files if p.exists()] == []
         with dg.DagsterInstance.get() as instance:
-            assert [r for run in made for r in instance.all_logs(run)] == []
+            assert [r for run in growth for r in instance.all_logs(run)] == []
         assert run_job(now.date())
 
 

@@ -25,10 +25,10 @@ def status(house: House, **over: Any) -> Status:
 
 
 def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: House) -> None:
-    found = status(house)
-    assert (found.last_sync, found.last_good, found.is_fresh) == (None, None, False)
-    assert [found.history, found.expired] == [Days()] * 2
-    assert (found.holds, found.problems) == ((), ())
+    report = status(house)
+    assert (report.last_sync, report.last_good, report.is_fresh) == (None, None, False)
+    assert [report.history, report.expired] == [Days()] * 2
+    assert (report.holds, report.problems) == ((), ())
     assert not house.warehouse.exists()
 
 
@@ -65,9 +65,9 @@ def test_an_open_hold_is_told_with_its_command_until_merged(house: House) -> Non
 def test_a_night_is_late_two_hours_after_it_was_due(house: House, hours: float, fresh: bool) -> None:
     begin(house)
     house.now += timedelta(hours=hours)
-    found = status(house)
-    assert found.is_fresh is fresh
-    assert found.late_by == (None if fresh else (house.now - found.due).total_seconds())
+    report = status(house)
+    assert report.is_fresh is fresh
+    assert report.late_by == (None if fresh else (house.now - report.due).total_seconds())
 
 
 def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House) -> None:
@@ -76,9 +76,9 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
     rollbook = house.rollbook()
     with writer(rollbook):
         snapshot(rollbook, land(rollbook))
-    found = status(house)
-    assert found.last_good is not None
-    assert (found.last_good.snapshot_date, found.is_fresh) == (night(2), False)
+    report = status(house)
+    assert report.last_good is not None
+    assert (report.last_good.snapshot_date, report.is_fresh) == (night(2), False)
     house.sync()
     assert status(house).is_fresh
     house.lose_published()
@@ -93,10 +93,10 @@ def test_an_unreadable_manifest_is_told_and_the_others_still_count(house: House)
     house.at(2).sync()
     manifest = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:40])
-    found = status(house)
-    assert found.last_sync is not None
-    assert found.last_sync.snapshot_date == night(1)
-    (problem,) = found.problems
+    report = status(house)
+    assert report.last_sync is not None
+    assert report.last_sync.snapshot_date == night(1)
+    (problem,) = report.problems
     assert f"raw/snapshot_date={night(2)}/landing=1/manifest.json cannot be used" in problem
     assert "rollbook rebuild" in problem
 
@@ -105,9 +105,11 @@ def test_another_programs_database_in_place_of_the_published_file_is_told(house:
     begin(house)
     house.lose_published()
     duckdb.connect(house.published).close()
-    found = status(house)
-    assert found.problems == ("rollbook.duckdb is not Rollbook's: the next sync makes it again, or `rollbook rebuild`",)
-    assert not found.is_fresh
+    report = status(house)
+    assert report.problems == (
+        "rollbook.duckdb is not Rollbook's: the next sync makes it again, or `rollbook rebuild`",
+    )
+    assert not report.is_fresh
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -122,12 +124,12 @@ def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: Ho
     with at(FIRST, 5):
         done = CliRunner().invoke(app, ["status", "--json"])
     assert (done.exit_code, done.stderr) == (0, "")
-    found = json.loads(done.stdout)
-    assert list(found) == list(Status.__struct_encode_fields__)
-    assert found["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
-    assert (found["due"], found["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
-    assert (found["is_fresh"], found["late_by"], found["holds"], found["keep_days"]) == (True, None, [], None)
-    assert found["expired"] == {"count": 0, "first": None, "last": None}
+    content = json.loads(done.stdout)
+    assert list(content) == list(Status.__struct_encode_fields__)
+    assert content["last_sync"]["started_at"] == f"{FIRST}T02:15:00Z"
+    assert (content["due"], content["next_run"]) == (f"{FIRST}T02:15:00Z", f"{night(2)}T02:15:00Z")
+    assert (content["is_fresh"], content["late_by"], content["holds"], content["keep_days"]) == (True, None, [], None)
+    assert content["expired"] == {"count": 0, "first": None, "last": None}
 
 
 def test_a_late_night_is_told_and_exits_0(cli_house: House) -> None:

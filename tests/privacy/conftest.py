@@ -13,5 +13,5 @@ from tests.support.warehouses.pseudonyms import pupils, taught
 @pytest.fixture
 def house() -> Iterator[House]:
     """A school of eight students that makes the pseudonymous file."""
-    with new_house(pupils(8), taught(), pseudonymous=True) as made:
-        yield made
+    with new_house(pupils(8), taught(), pseudonymous=True) as house:
+        yield house

@@ -174,9 +174,9 @@ def test_the_commands_write_what_they_show_and_no_value(small: School, tmp_path:
         ("export", None, "FROM classes"),
         ("export", everyone - 1, "FROM students WHERE name <> ?"),
     ]
-    kept = logged(small.warehouse).read_text()
-    assert name not in kept
-    assert str(ident) not in kept
+    content = logged(small.warehouse).read_text()
+    assert name not in content
+    assert str(ident) not in content
 
 
 def test_nothing_is_shown_or_written_that_is_not_logged(small: School, tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_access_shows_the_log_and_escapes_it(small: School) -> None:
 def test_access_logged_by_root_stays_the_owners_file(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     access.note(tmp_path, "sql")
-    made = [tmp_path / "private", *(tmp_path / "private").iterdir()]
-    assert {path.name: path.stat().st_uid for path in made} == dict.fromkeys(
+    paths = [tmp_path / "private", *(tmp_path / "private").iterdir()]
+    assert {path.name: path.stat().st_uid for path in paths} == dict.fromkeys(
         ("private", logged(tmp_path).name, ".access.lock"), 65534
     )
 

@@ -24,13 +24,13 @@ NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 
 
 def test_codes_have_fifteen_digits_and_each_is_drawn_once() -> None:
-    found = begin(NOW).covering(range(1, 20_001)).codes
-    assert len({*found.values()}) == 20_000
+    assigned = begin(NOW).covering(range(1, 20_001)).codes
+    assert len({*assigned.values()}) == 20_000
     assert begin(NOW).covering([1]).codes != begin(NOW).covering([1]).codes
-    assert min(found.values()) >= MIN_CODE == 10**14
-    assert max(found.values()) < MAX_CODE == 10**15
+    assert min(assigned.values()) >= MIN_CODE == 10**14
+    assert max(assigned.values()) < MAX_CODE == 10**15
     # Neither the ids' order nor their size is in them: of neighbours, as many codes fall as rise.
-    drawn = [found[n] for n in range(1, 20_001)]
+    drawn = [assigned[n] for n in range(1, 20_001)]
     assert 9_500 < sum(a < b for a, b in itertools.pairwise(drawn)) < 10_500
 
 
@@ -49,10 +49,10 @@ def test_odd_bytes_are_told_and_never_taken_for_a_table(tmp_path: Path, content:
 @pytest.fixture
 def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setenv("COLUMNS", "300")
-    with new_house(pupils(3), taught(), pseudonymous=True) as made:
-        for name, value in made.environment().items():
+    with new_house(pupils(3), taught(), pseudonymous=True) as house:
+        for name, value in house.environment().items():
             monkeypatch.setenv(name, value)
-        yield made
+        yield house
 
 
 def run(*arguments: str) -> str:
@@ -67,12 +67,12 @@ def run(*arguments: str) -> str:
 def test_find_names_who_is_behind_a_code_also_who_is_gone(house: House) -> None:
     house.night(1)
     house.night(2, pupils(2))
-    known = codes(house)
-    assert run("find", str(known[ident(1)])).strip() == (
-        f"{known[ident(1)]} is student {ident(1)}: Zaphod O'Beeblebrox-1x."
+    assigned = codes(house)
+    assert run("find", str(assigned[ident(1)])).strip() == (
+        f"{assigned[ident(1)]} is student {ident(1)}: Zaphod O'Beeblebrox-1x."
     )
-    assert run("find", str(known[ident(3)])).strip() == (
-        f"{known[ident(3)]} is student {ident(3)}: Zaphod O'Beeblebrox-3x, who is no longer listed."
+    assert run("find", str(assigned[ident(3)])).strip() == (
+        f"{assigned[ident(3)]} is student {ident(3)}: Zaphod O'Beeblebrox-3x, who is no longer listed."
     )
     assert [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]] == [("codes find", 1, "")] * 2
 

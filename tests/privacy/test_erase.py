@@ -55,16 +55,16 @@ def copied(house: House) -> Iterator[House]:
     """A copy of a house, with the same service."""
     house.service.mend()
     house.service.students = everybody(6)
-    with folder() as made:
-        shutil.copytree(house.warehouse, made / "warehouse", symlinks=True)
-        yield House(made / "warehouse", house.service, **house.over).at(6)
+    with folder() as root:
+        shutil.copytree(house.warehouse, root / "warehouse", symlinks=True)
+        yield House(root / "warehouse", house.service, **house.over).at(6)
 
 
 @pytest.fixture
 def house(lived: House) -> Iterator[House]:
     """A copy of its own."""
-    with copied(lived) as made:
-        yield made
+    with copied(lived) as house:
+        yield house
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,8 @@ def erasure(lived: House) -> Iterator[SimpleNamespace]:
 @pytest.fixture
 def erased(erasure: SimpleNamespace) -> Iterator[House]:
     """A copy of the house from which the student is erased."""
-    with copied(erasure.house) as made:
-        yield made
+    with copied(erasure.house) as house:
+        yield house
 
 
 def others(house: House) -> dict[str, list[Any]]:
@@ -246,11 +246,11 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
 def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House) -> None:
     """Then somebody who writes to the published file destroys nothing."""
     house = expiring
-    before, kept = others(house), len(house.rollbook().warehouse.kept())
+    before, versions = others(house), len(house.rollbook().warehouse.kept())
     erase(house)
     assert_gone(house)
     assert others(house) == before
-    assert len(house.rollbook().warehouse.kept()) == kept == 3
+    assert len(house.rollbook().warehouse.kept()) == versions == 3
     with duckdb.connect(str(house.published)) as con:
         con.execute("DELETE FROM history.students")
     with writer(house.rollbook()):
@@ -307,8 +307,8 @@ def test_a_student_under_a_legal_hold_is_not_erased(house: House) -> None:
 def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None:
     shown: list[bool] = []
 
-    def confirm(found: Holdings) -> bool:
-        shown.append(found.anything)
+    def confirm(holdings: Holdings) -> bool:
+        shown.append(holdings.anything)
         return True
 
     certificate = erase(house, 77, confirm=confirm)

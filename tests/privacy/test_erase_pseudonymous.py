@@ -20,10 +20,10 @@ from tests.support.warehouses.pseudonyms import rows
 def house() -> Iterator[House]:
     """Two nights."""
     everybody = [*students(30), canary.canary()]
-    with new_house(everybody, classes(2), pseudonymous=True, report_names=True, hold_changed_percent=100) as made:
+    with new_house(everybody, classes(2), pseudonymous=True, report_names=True, hold_changed_percent=100) as house:
         for number in range(1, 3):
-            made.night(number, [*everybody[:-2], student(30, name=f"Night {number}"), everybody[-1]])
-        yield made
+            house.night(number, [*everybody[:-2], student(30, name=f"Night {number}"), everybody[-1]])
+        yield house
 
 
 def coded(house: House) -> set[int]:
@@ -77,9 +77,9 @@ def test_a_restored_table_of_codes_brings_no_erased_student_back(house: House) -
     backup = codes.path.read_bytes()
     erase(house)
     codes.path.write_bytes(backup)
-    found = codes.load()
-    assert found is not None
-    assert canary.ID not in found.codes
+    release = codes.load()
+    assert release is not None
+    assert canary.ID not in release.codes
     assert canary.found(house.warehouse) != {}, "until the next writer"
     house.night(3)
     assert canary.found(house.warehouse) == {}

@@ -21,8 +21,8 @@ def secrets() -> Secrets:
 
 @pytest.fixture(scope="module")
 def house(secrets: Secrets) -> Iterator[House]:
-    with lived(secrets) as made:
-        yield made
+    with lived(secrets) as house:
+        yield house
 
 
 # --- nothing in it names anybody -------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def assert_same_rows(house: House, name: str, schema_name: str) -> None:
     """Both files have the same rows of a table, apart from personal columns; codes take the place of ids."""
     key = f"{STUDENT}, " if STUDENT in TABLES[name].names else ""
     query = f"SELECT {key}{without_names(name, schema_name)} FROM {schema_name}.{name}"
-    known = codes(house)
-    expected = [(known[row[0]], *row[1:]) if key else row for row in house.query(query)]
+    assigned = codes(house)
+    expected = [(assigned[row[0]], *row[1:]) if key else row for row in house.query(query)]
     assert sorted(rows(house, query), key=repr) == sorted(expected, key=repr) != [], (schema_name, name)
 
 
@@ -111,12 +111,12 @@ def test_every_view_has_as_many_rows_but_those_about_names_and_bodies(house: Hou
         if name not in ("student_timeline", "data_quality"):
             query = f"SELECT COUNT(*) FROM {name}"
             assert rows(house, query) == house.query(query), name
-    kept = "FROM student_timeline WHERE what <> 'details'"
-    assert rows(house, f"SELECT COUNT(*) {kept}") == house.query(f"SELECT COUNT(*) {kept}")
+    timeline = "FROM student_timeline WHERE what <> 'details'"
+    assert rows(house, f"SELECT COUNT(*) {timeline}") == house.query(f"SELECT COUNT(*) {timeline}")
     assert rows(house, "SELECT COUNT(*) FROM student_timeline WHERE what = 'details'") == [(0,)]
     of_records = "('reject', 'refused value', 'drift')"
-    kept = f"SELECT kind, about, how_many, since FROM data_quality WHERE kind NOT IN {of_records} ORDER BY ALL"
-    assert rows(house, kept) == house.query(kept)
+    findings = f"SELECT kind, about, how_many, since FROM data_quality WHERE kind NOT IN {of_records} ORDER BY ALL"
+    assert rows(house, findings) == house.query(findings)
 
 
 # --- nothing shows that something personal changed -------------------------------------------------------------------
@@ -146,8 +146,8 @@ def test_the_counts_of_a_night_are_those_of_what_is_shown(house: House) -> None:
     that_night = f"FROM changes WHERE change = 'changed' AND snapshot_date = '{night(2)}'"
     ((details,),) = house.query(f"SELECT COUNT(*) {that_night} AND table_name = 'student_details'")
     assert there[2] - here[2] == 3 + details
-    told = rows(house, f"SELECT COUNT(DISTINCT (table_name, student_id, class_id)) {that_night}")
-    assert told == [(here[2],)] == [(1,)]
+    numbers = rows(house, f"SELECT COUNT(DISTINCT (table_name, student_id, class_id)) {that_night}")
+    assert numbers == [(here[2],)] == [(1,)]
     assert rows(house, "SELECT COUNT(bytes_received) FROM ops.syncs") == [(0,)]
 
 
@@ -155,20 +155,22 @@ def test_the_counts_of_a_night_are_those_of_what_is_shown(house: House) -> None:
 
 
 def test_each_student_has_one_code_everywhere_which_says_what_it_is(house: House) -> None:
-    known = set(codes(house).values())
+    assigned = set(codes(house).values())
     holding = rows(
         house, "SELECT schema_name, table_name, comment FROM duckdb_columns() WHERE column_name = 'student_id'"
     )
     assert {comment for *_, comment in holding} == {CODE}
     assert len(holding) > 20
     for of, name, _ in holding:
-        assert {code for (code,) in rows(house, f"SELECT DISTINCT student_id FROM {of}.{name}")} - known <= {None}, name
+        assert {code for (code,) in rows(house, f"SELECT DISTINCT student_id FROM {of}.{name}")} - assigned <= {None}, (
+            name
+        )
 
 
 def test_no_table_keeps_the_order_of_the_ids(house: House) -> None:
     """Rows are in the order of the codes; of `changes`, within a day."""
     for name in ("main.students", "history.students", "main.student_summaries", "history.student_classes"):
-        found = [code for (code,) in rows(house, f"SELECT student_id FROM {name}")]
-        assert found == sorted(found), name
+        codes_there = [code for (code,) in rows(house, f"SELECT student_id FROM {name}")]
+        assert codes_there == sorted(codes_there), name
     changed = rows(house, "SELECT snapshot_date, student_id FROM changes WHERE student_id IS NOT NULL")
     assert changed == sorted(changed)

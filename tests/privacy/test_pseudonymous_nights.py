@@ -92,8 +92,8 @@ def killed(*_: Any, **__: Any) -> None:
 
 
 def is_current_by_status(house: House) -> bool:
-    found = load_status(house.rollbook()).pseudonymous
-    return found is not None and found.is_current
+    report = load_status(house.rollbook()).pseudonymous
+    return report is not None and report.is_current
 
 
 @pytest.mark.slow

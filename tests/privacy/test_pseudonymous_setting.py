@@ -22,15 +22,15 @@ from tests.support.warehouses.pseudonyms import (
 @pytest.mark.slow
 def test_turned_off_the_file_goes_and_the_codes_stay(house: House, caplog: pytest.LogCaptureFixture) -> None:
     house.night(1)
-    known = codes(house)
-    found = load_status(house.rollbook(pseudonymous=False)).pseudonymous
-    assert found is not None
-    assert (found.is_wanted, found.is_current) == (False, True)
+    assigned = codes(house)
+    report = load_status(house.rollbook(pseudonymous=False)).pseudonymous
+    assert report is not None
+    assert (report.is_wanted, report.is_current) == (False, True)
     house.night(2, over={"pseudonymous": False})
     assert "ROLLBOOK_PSEUDONYMOUS is not set" in caplog.text
     assert not {p.name for p in house.warehouse.iterdir() if "pseudonymous" in p.name}
     house.night(3)
-    assert current(house) == set(known.values())
+    assert current(house) == set(assigned.values())
 
 
 OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}

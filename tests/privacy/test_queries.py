@@ -54,5 +54,5 @@ def test_a_name_is_left_out_wherever_it_is_in_a_query(query: str) -> None:
 @given(st.text(max_size=40), st.integers(min_value=0))
 def test_no_text_or_number_survives(text: str, number: int) -> None:
     quoted = text.replace("'", "''")
-    kept = without_values(f"SELECT name FROM students WHERE name = '{quoted}' AND student_id = {number}")
-    assert kept in ("SELECT name FROM students WHERE name = ? AND student_id = ?", "")
+    left = without_values(f"SELECT name FROM students WHERE name = '{quoted}' AND student_id = {number}")
+    assert left in ("SELECT name FROM students WHERE name = ? AND student_id = ?", "")

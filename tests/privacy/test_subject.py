@@ -44,29 +44,29 @@ MATES = me(
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with new_house() as made:
-        service = made.service
+    with new_house() as house:
+        service = house.service
         service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1)}
-        made.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
-        made.night(2, [*OTHERS, MATES])
+        house.night(1, [*OTHERS[:10], student(ME, name="First Name"), *OTHERS[10:]], classes(2), details="all")
+        house.night(2, [*OTHERS, MATES])
         # Night 3 was not landed. Night 4 is unproven, in three walks.
         service.on(faults.moved_total(1), path="students", page=1, times=None)
-        made.night(4, [*OTHERS, me()], classes(2))
+        house.night(4, [*OTHERS, me()], classes(2))
         service.mend()
         # Refused: without a name, then too deep to be read. Another record has no id that can be read.
-        made.night(5, [*OTHERS, me(name=MISSING, first_name="Refused Once")], over={"hold_changed_percent": 100})
-        made.night(6, [*OTHERS, me(deep=DEEP), neighbour("none")], over={"hold_changed_percent": 100})
+        house.night(5, [*OTHERS, me(name=MISSING, first_name="Refused Once")], over={"hold_changed_percent": 100})
+        house.night(6, [*OTHERS, me(deep=DEEP), neighbour("none")], over={"hold_changed_percent": 100})
         # Not listed, and found by name; then gone; then back.
         service.hide(ME)
-        made.night(7, [*OTHERS, me()])
+        house.night(7, [*OTHERS, me()])
         service.mend()
-        made.night(8, OTHERS)
-        made.night(9, [me(classes=[]), *OTHERS])
+        house.night(8, OTHERS)
+        house.night(9, [me(classes=[]), *OTHERS])
         with pytest.raises(HeldError):
-            made.night(10, [me(name="Held Name")])
-        made.night(11, [me(name="Discarded Name"), *OTHERS])
-        discard(made.rollbook(), night(11), reason="for this test")
-        yield made
+            house.night(10, [me(name="Held Name")])
+        house.night(11, [me(name="Discarded Name"), *OTHERS])
+        discard(house.rollbook(), night(11), reason="for this test")
+        yield house
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +84,25 @@ def files(found: Subject, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: House, found: Subject) -> None:
-    asked = {
+    expected = {
         f"{schema}.{name}": f"SELECT * FROM {schema}.{name} WHERE student_id = {ME} ORDER BY ALL"
         for schema, name in house.query(
             "SELECT schema_name, table_name FROM duckdb_columns() WHERE column_name = 'student_id' AND NOT internal"
         )
     }
-    assert {"main.roster", "main.students", "history.students", "snapshots.students", "spans.students"} <= asked.keys()
-    assert len(asked) > 25
+    assert {
+        "main.roster",
+        "main.students",
+        "history.students",
+        "snapshots.students",
+        "spans.students",
+    } <= expected.keys()
+    assert len(expected) > 25
     for table in ("ops.rejects", "ops.refused_values", "snapshots.observed"):
-        asked[table] = f"SELECT * FROM {table} WHERE id = {ME} AND set_name IN ('students', 'details') ORDER BY ALL"
+        expected[table] = f"SELECT * FROM {table} WHERE id = {ME} AND set_name IN ('students', 'details') ORDER BY ALL"
     held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies.", "private."))}
-    assert held.keys() == asked.keys()
-    for name, query in asked.items():
+    assert held.keys() == expected.keys()
+    for name, query in expected.items():
         rows = house.query(query)
         if name != "ops.rejects":  # of which others' records were left out
             assert held[name].rows == rows, name
@@ -204,8 +210,8 @@ def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_pa
 
 @pytest.fixture
 def fresh() -> Iterator[House]:
-    with new_house([me(), neighbour(1)], classes(1)) as made:
-        yield made
+    with new_house([me(), neighbour(1)], classes(1)) as house:
+        yield house
 
 
 def test_exports_are_named_as_files_that_may_hold_the_student(fresh: House) -> None:

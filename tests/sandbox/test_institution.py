@@ -133,10 +133,10 @@ def test_a_seed_and_a_day_make_the_same_school_always() -> None:
 
 def happenings(before: Day, after: Day) -> set[str]:
     """The events of a night."""
-    found = set()
+    events = set()
     old, new = ({each["id"]: each for each in day.students} for day in (before, after))
-    found |= {"a student joins" for own in new.keys() - old if new[own]["registration_date"] == str(after.date)}
-    found |= {"a student leaves" for _ in old.keys() - new}
+    events |= {"a student joins" for own in new.keys() - old if new[own]["registration_date"] == str(after.date)}
+    events |= {"a student leaves" for _ in old.keys() - new}
     for was, now in ((old[own], new[own]) for own in old.keys() & new):
         then, summary = was["summary"], now["summary"]
         facts = {
@@ -148,10 +148,10 @@ def happenings(before: Day, after: Day) -> set[str]:
             "a field goes": bool(was.keys() - now),
             "a field comes": bool(now.keys() - was),
         }
-        found |= {name for name, is_so in facts.items() if is_so}
+        events |= {name for name, is_so in facts.items() if is_so}
     classes = [{each["class_id"]: each for each in day.classes} for day in (before, after)]
-    found |= {"a class opens" for _ in classes[1].keys() - classes[0]}
-    found |= {"a class disappears" for _ in classes[0].keys() - classes[1]}
+    events |= {"a class opens" for _ in classes[1].keys() - classes[0]}
+    events |= {"a class disappears" for _ in classes[0].keys() - classes[1]}
     for was, now in ((classes[0][own], classes[1][own]) for own in classes[0].keys() & classes[1]):
         counts = [each["assignment_activity"]["assignment_count"] for each in (was, now)]
         facts = {
@@ -159,8 +159,8 @@ def happenings(before: Day, after: Day) -> set[str]:
             "a roster changes": was["student_count"] != now["student_count"],
             "an assignment is set": counts[1] > counts[0],
         }
-        found |= {name for name, is_so in facts.items() if is_so}
-    return found
+        events |= {name for name, is_so in facts.items() if is_so}
+    return events
 
 
 MUST_HAPPEN = {
@@ -183,8 +183,8 @@ def test_everything_happens_in_every_fortnight_of_500_students(end: date) -> Non
     for first in range(21):
         assert set().union(*every_night[first : first + 13]) >= must_happen, days[first].date
         window = listed[first : first + 14]
-        left = [(at, gone) for at in range(1, 14) for gone in window[at - 1] - window[at]]
-        assert any(gone in later for at, gone in left for later in window[at:]), "nobody returns"
+        left = [(at, leaver) for at in range(1, 14) for leaver in window[at - 1] - window[at]]
+        assert any(leaver in later for at, leaver in left for later in window[at:]), "nobody returns"
 
 
 def test_completed_work_falls_only_when_a_school_year_begins() -> None:
@@ -232,7 +232,7 @@ MASS_CHANGES = [date(2026, 7, 13), date(2026, 8, 24), date(2026, 9, 14)]
 @pytest.mark.parametrize("seed", daily([1, 2], 1))
 def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: int, seed: int) -> None:
     """With a margin within what Rollbook holds."""
-    institution, found = MadeUpInstitution(students, seed=seed), []
+    institution, mass_days = MadeUpInstitution(students, seed=seed), []
     days = played(institution, date(2026, 12, 31), nights + 1)
     for before, after in pairwise(days):
         old, new = tables_of(before), tables_of(after)
@@ -241,8 +241,8 @@ def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: in
             removed = len(rows.keys() - new[name].keys())
             changed = sum(rows[key] != new[name][key] for key in rows.keys() & new[name].keys())
             is_mass |= removed > max(5, 0.10 * len(rows)) or (name in STRUCTURE and changed > 0.60 * len(rows))
-        found += [after.date] * is_mass
-    assert found == [day for day in MASS_CHANGES if day > days[0].date]
+        mass_days += [after.date] * is_mass
+    assert mass_days == [day for day in MASS_CHANGES if day > days[0].date]
 
 
 def test_nearly_everybody_works_on_school_days_few_at_weekends() -> None:
@@ -289,11 +289,11 @@ def test_over_a_year_some_ids_change_and_some_are_reused() -> None:
             ids.setdefault(each["reference_id"], set()).add(each["id"])
             people.setdefault(each["id"], set()).add(each["reference_id"])
             names.setdefault(each["reference_id"], set()).add(each["email"].split("@")[0].split(".")[-1])
-    assert sum(len(found) == 2 for found in ids.values()) >= 2
-    assert sum(len(found) == 2 for found in people.values()) >= 2
-    assert max(len(found) for found in ids.values()) == 2
-    assert max(len(found) for found in people.values()) == 2
-    assert all(len(found) == 1 for found in names.values())
+    assert sum(len(group) == 2 for group in ids.values()) >= 2
+    assert sum(len(group) == 2 for group in people.values()) >= 2
+    assert max(len(group) for group in ids.values()) == 2
+    assert max(len(group) for group in people.values()) == 2
+    assert all(len(group) == 1 for group in names.values())
 
 
 def test_the_best_have_extra_credit_and_picture_signatures_change_daily() -> None:
@@ -307,8 +307,8 @@ def test_the_best_have_extra_credit_and_picture_signatures_change_daily() -> Non
 
 def test_terms_and_holidays_take_turns() -> None:
     first, last = date(2026, 1, 1), date(2028, 12, 31)
-    found = terms(first, last)
-    assert [name for name, _, _ in found[:3]] == ["Spring 2026", "Summer 2026", "Autumn 2026"]
+    calendar = terms(first, last)
+    assert [name for name, _, _ in calendar[:3]] == ["Spring 2026", "Summer 2026", "Autumn 2026"]
     for day in (first + timedelta(days=n) for n in range((last - first).days)):
         if not is_holiday(day) and day.weekday() < 5:
-            assert sum(begins <= day <= ends for _, begins, ends in found) == 1, day
+            assert sum(begins <= day <= ends for _, begins, ends in calendar) == 1, day

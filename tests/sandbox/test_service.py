@@ -31,8 +31,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{sandbox.url}/svcapi/v1", headers={"X-API-Key": KEY}) as kept:
-        yield kept
+    with httpx.Client(base_url=f"{sandbox.url}/svcapi/v1", headers={"X-API-Key": KEY}) as client:
+        yield client
 
 
 def walk(client: httpx.Client, path: str, query: Record, limit: int) -> list[Record]:

@@ -25,14 +25,14 @@ def _retries_do_not_wait() -> Iterator[None]:
 @pytest.fixture
 def client_of() -> Iterator[MakeClient]:
     """Makes and closes clients."""
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def make(service: Service | str, **over: Any) -> Client:
-        made.append(Client(settings_for(service, **over), timeouts=SHORT_TIMEOUTS))
-        return made[-1]
+        clients.append(Client(settings_for(service, **over), timeouts=SHORT_TIMEOUTS))
+        return clients[-1]
 
     yield make
-    for client in made:
+    for client in clients:
         client.close()
 
 

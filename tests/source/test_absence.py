@@ -47,8 +47,8 @@ def walked(*received: int) -> Walked:
 
 def verified(client: Client, current: Current, *received: int, most: int = 200) -> tuple[tuple[Absence, ...], int]:
     """Ask about the students who are current and were not received."""
-    found = verify(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
-    return found.absences, found.too_many
+    check = verify(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
+    return check.absences, check.too_many
 
 
 def searches(service: Service, path: str = "students") -> list[str | None]:
@@ -63,20 +63,20 @@ NAMES = (("reference_id", "R-7"), ("email", "pupil.7@school.example"))
 
 def test_a_record_under_none_of_its_names_is_removed(client_of: MakeClient) -> None:
     with Service(students(5)) as service:
-        kept = Kept()
-        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        sink = Kept()
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, sink, walks=3)
         assert searches(service) == ["R-7", "pupil.7@school.example"]
     assert answer == Absence(set="students", id=7, answer="removed", asked_by=("reference_id", "email"))
-    assert kept.columns("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
+    assert sink.columns("set_name", "kind", "sought", "records") == [("students", "search", 7, 0)] * 2
 
 
 def test_a_record_found_by_its_first_name_is_asked_for_no_more(client_of: MakeClient) -> None:
     with Service(students(9)) as service:
-        kept = Kept()
-        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, kept, walks=3)
+        sink = Kept()
+        answer = search_by_names(client_of(service), STUDENTS, 7, NAMES, sink, walks=3)
         assert searches(service) == ["R-7"]
     assert answer == Absence(set="students", id=7, answer="found_by_search", asked_by=("reference_id",))
-    assert b'"id":7,' in kept.bodies[0]["content"]
+    assert b'"id":7,' in sink.bodies[0]["content"]
 
 
 def test_a_record_found_by_its_second_name_only_is_found_too(client_of: MakeClient) -> None:
@@ -100,7 +100,7 @@ def test_one_clean_answer_is_enough(client_of: MakeClient, name: str) -> None:
     """G2: not found under any name that gave a clean answer."""
     with Service(students(5)) as service:
         service.on(
-            lambda asked, reply: UNCLEAN[name](asked, reply) if asked.search == "R-7" else reply,
+            lambda request, reply: UNCLEAN[name](request, reply) if request.search == "R-7" else reply,
             search=True,
             times=None,
         )
@@ -131,11 +131,11 @@ def test_a_record_without_a_name_is_unclear_and_never_searched_empty(client_of: 
 def test_only_those_that_vanished_are_asked_for_in_order(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         current = Current([*students(5), student(30), student(20)], [])
-        found = verified(client_of(service), current, *range(1, 11))
+        check = verified(client_of(service), current, *range(1, 11))
         assert [s for s in searches(service) if s and s.startswith("R-")] == ["R-20", "R-30"]
-    asked = ("reference_id", "email")
-    removed = [Absence(set="students", id=i, answer="removed", asked_by=asked) for i in (20, 30)]
-    assert found == (tuple(removed), 0)
+    fields = ("reference_id", "email")
+    removed = [Absence(set="students", id=i, answer="removed", asked_by=fields) for i in (20, 30)]
+    assert check == (tuple(removed), 0)
 
 
 def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> None:
@@ -149,9 +149,9 @@ def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> No
 def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None:
     with Service() as service:
         current = Current([student(1), student(2, reference_id=MISSING, email=MISSING), student(3)], [])
-        found = verified(client_of(service), current)
+        check = verified(client_of(service), current)
         assert searches(service) == ["R-1", "pupil.1@school.example"]
-    assert [(a.id, a.answer) for a in found[0]] == [(1, "removed"), (2, "unclear")]
+    assert [(a.id, a.answer) for a in check[0]] == [(1, "removed"), (2, "unclear")]
 
 
 # --- found, though not listed ----------------------------------------------------------------------------------------
@@ -172,40 +172,40 @@ def answers(verified: Verified) -> dict[int, tuple[str, date | None]]:
 
 def test_a_record_missed_by_a_walk_is_listed_by_the_next(client_of: MakeClient) -> None:
     with Service(students(12)) as service:  # two have joined, who were not listed either
-        found = looked_for(service, client_of(service), *range(1, 10))
-    assert answers(found) == {10: ("listed_again", None)}
-    assert found.walked.walk.proof is not None
-    assert (found.walked.walk.walks, found.walked.walk.counted, found.walked.ids) == (2, (2,), {*range(1, 13)})
+        check = looked_for(service, client_of(service), *range(1, 10))
+    assert answers(check) == {10: ("listed_again", None)}
+    assert check.walked.walk.proof is not None
+    assert (check.walked.walk.walks, check.walked.walk.counted, check.walked.ids) == (2, (2,), {*range(1, 13)})
 
 
 @pytest.mark.parametrize("count", [1, MAX_HIDDEN])
 def test_a_few_students_that_only_searches_find_stay_current_as_hidden(client_of: MakeClient, count: int) -> None:
-    gone = range(1, count + 1)
+    missing = range(1, count + 1)
     with Service(students(10)) as service:
-        service.hide(*gone)
-        found = looked_for(service, client_of(service), *range(count + 1, 11))
-    assert answers(found) == dict.fromkeys(gone, ("found_by_search", night(5)))
-    assert found.walked.walk.proof is not None
-    assert found.walked.walk.walks == 2
+        service.hide(*missing)
+        check = looked_for(service, client_of(service), *range(count + 1, 11))
+    assert answers(check) == dict.fromkeys(missing, ("found_by_search", night(5)))
+    assert check.walked.walk.proof is not None
+    assert check.walked.walk.walks == 2
 
 
 def test_more_that_only_searches_find_disprove_the_walk(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         service.hide(1, 2, 3, 4)
-        found = looked_for(service, client_of(service), *range(5, 11))
-    assert answers(found) == dict.fromkeys((1, 2, 3, 4), ("found_by_search", None))
-    assert found.walked.walk.proof is None
-    assert found.walked.walk.spoiled == ("4 records are found by search and listed by no walk",)
+        check = looked_for(service, client_of(service), *range(5, 11))
+    assert answers(check) == dict.fromkeys((1, 2, 3, 4), ("found_by_search", None))
+    assert check.walked.walk.proof is None
+    assert check.walked.walk.spoiled == ("4 records are found by search and listed by no walk",)
 
 
 def test_hidden_students_keep_their_day_and_cause_no_walk(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         service.hide(1, 2, 3, 4, 5)
-        known = dict.fromkeys((1, 2, 3, 4, 5), night(2))
-        found = looked_for(service, client_of(service), *range(6, 11), hidden=known)
+        hidden = dict.fromkeys((1, 2, 3, 4, 5), night(2))
+        check = looked_for(service, client_of(service), *range(6, 11), hidden=hidden)
         assert service.asked("students") == []
-    assert answers(found) == dict.fromkeys(known, ("found_by_search", night(2)))
-    assert (found.walked.walk.proof is not None, found.walked.walk.walks) == (True, 1)
+    assert answers(check) == dict.fromkeys(hidden, ("found_by_search", night(2)))
+    assert (check.walked.walk.proof is not None, check.walked.walk.walks) == (True, 1)
 
 
 def test_records_that_vanish_during_the_second_walk_are_searched_for(client_of: MakeClient) -> None:
@@ -213,20 +213,20 @@ def test_records_that_vanish_during_the_second_walk_are_searched_for(client_of: 
         service.hide(1)
         client, current = client_of(service), Current(students(10), [])
 
-        def leave(asked: Asked) -> None:
-            if asked.path == "students" and asked.search is None:
+        def leave(request: Asked) -> None:
+            if request.path == "students" and request.search is None:
                 service.students = [s for s in service.students if s["id"] != 9]
 
         service.before = leave
-        found = verify(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
-    assert answers(found) == {1: ("found_by_search", night(5)), 9: ("removed", None)}
+        check = verify(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
+    assert answers(check) == {1: ("found_by_search", night(5)), 9: ("removed", None)}
 
 
 def test_a_second_walk_that_cannot_be_proven_leaves_the_set_unproven(client_of: MakeClient) -> None:
     with Service(students(10)) as service:
         service.hide(1)
         service.on(faults.moved_total(1), path="students", times=None)
-        found = looked_for(service, client_of(service), *range(2, 11))
-    assert found.walked.walk.proof is None
-    assert found.walked.walk.walks == 3
-    assert len(found.walked.walk.spoiled) == 2
+        check = looked_for(service, client_of(service), *range(2, 11))
+    assert check.walked.walk.proof is None
+    assert check.walked.walk.walks == 3
+    assert len(check.walked.walk.spoiled) == 2

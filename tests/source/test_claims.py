@@ -20,9 +20,9 @@ BOTH = {"ash": NightKind.SYNCED, "birch": NightKind.SYNCED}
 @pytest.fixture
 def district() -> Iterator[District]:
     """Ash and birch; by mistake, ash has the key of birch."""
-    with new_district(["ash", "birch"]) as made:
-        made.write({"ash": {"api_key": f'{{ env = "{made["birch"].variable}" }}'}})
-        yield made
+    with new_district(["ash", "birch"]) as district:
+        district.write({"ash": {"api_key": f'{{ env = "{district["birch"].variable}" }}'}})
+        yield district
 
 
 def synced(district: District, number: int, *only: str) -> dict[str, NightKind]:
@@ -31,8 +31,8 @@ def synced(district: District, number: int, *only: str) -> dict[str, NightKind]:
 
 def wrong(district: District, number: int, name: str) -> list[str]:
     """The findings of `rollbook fleet check` with the key of an institution."""
-    ((_, found),) = district.fleet(number, only=[name]).check()
-    return [f.says for f in found if (f.what, f.level) == ("key", "failed")]
+    ((_, findings),) = district.fleet(number, only=[name]).check()
+    return [f.says for f in findings if (f.what, f.level) == ("key", "failed")]
 
 
 def test_a_school_is_refused_while_another_warehouse_holds_it(district: District) -> None:

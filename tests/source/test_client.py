@@ -27,11 +27,11 @@ from tests.support.wire.service import KEY, Bend, Reply, Service
 def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> None:
     with Service(students(3)) as service:
         answer = get_page(client_of(service))
-        (asked,) = service.requests
-    assert (asked.path, asked.params) == ("students", {"page": "1", "limit": "100"})
-    assert asked.headers["x-api-key"] == KEY
-    assert asked.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
-    assert asked.headers["accept-encoding"] == "gzip"
+        (request,) = service.requests
+    assert (request.path, request.params) == ("students", {"page": "1", "limit": "100"})
+    assert request.headers["x-api-key"] == KEY
+    assert request.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
+    assert request.headers["accept-encoding"] == "gzip"
     assert answer.parsed == Page(
         number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3], has_next=False, has_prev=False
     )
@@ -50,7 +50,7 @@ TRANSIENT: dict[str, Bend] = {
     "429 with seconds": faults.unavailable(429, 3),
     "503 with a date": faults.unavailable(503, 3, dated=True),
     "error body under 503": faults.refused(503, "BUSY", "Come back"),
-    "error body 503 under 200": lambda asked, reply: Reply(
+    "error body 503 under 200": lambda request, reply: Reply(
         {"error": True, "status_code": 503, "error_code": "BUSY", "message": "x"}
     ),
     "success false under 500": faults.unsuccessful(code=500),
@@ -59,11 +59,11 @@ TRANSIENT: dict[str, Bend] = {
     "another envelope": faults.wrong_envelope(),
     "no pagination": faults.wrong_envelope({"success": True, "data": []}),
     "a list": faults.wrong_envelope([]),
-    "no gzip under gzip": lambda asked, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
-    "garbled compression": lambda asked, reply: Reply(body=b"\x1f\x8b garbled", headers={"content-encoding": "gzip"}),
+    "no gzip under gzip": lambda request, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
+    "garbled compression": lambda request, reply: Reply(body=b"\x1f\x8b garbled", headers={"content-encoding": "gzip"}),
     "half a compression": faults.packed_by(lambda content: gzip.compress(content)[:-9]),
-    "another compression": lambda asked, reply: Reply(body=b"x", headers={"content-encoding": "br"}),
-    "garbled head": lambda asked, reply: Reply(body=b"", headers={"content-length": "minus one"}),
+    "another compression": lambda request, reply: Reply(body=b"x", headers={"content-encoding": "br"}),
+    "garbled head": lambda request, reply: Reply(body=b"", headers={"content-length": "minus one"}),
 }
 NOT_THE_CONTRACT = (
     "html",
@@ -144,7 +144,7 @@ LOUD: dict[str, Bend] = {
     "echoed success false": faults.unsuccessful(ECHO),
     "echo under 401": faults.refused(401, "AUTH_REQUIRED", ECHO),
     "echo under 500": faults.refused(500, "OOPS", ECHO),
-    "echo under 200": lambda asked, reply: Reply(body=ECHO.encode()),
+    "echo under 200": lambda request, reply: Reply(body=ECHO.encode()),
     "redirect": faults.redirect(f"https://{KEY}@elsewhere.example/{KEY}?search={EMAIL}"),
     "redirect to a host": faults.redirect(f"https://{KEY}.example/"),
     "redirect to nonsense": faults.redirect(f"https://[{EMAIL}"),
@@ -234,7 +234,7 @@ def test_a_body_is_unpacked_by_its_first_bytes_whatever_its_header_says(
             r"\(200, of no known type, zstd, unreadable at byte 0\)",
         ),
         (
-            lambda asked, reply: Reply(body=b"<html>", headers={"content-type": f"text/{EMAIL}"}),
+            lambda request, reply: Reply(body=b"<html>", headers={"content-type": f"text/{EMAIL}"}),
             r"\(200, of no known type, unreadable at byte 0\)",
         ),
     ],
@@ -264,7 +264,7 @@ def test_the_advice_fits_the_status(service: Service, client: Client, code: int,
 
 @pytest.mark.parametrize("code", [501, 505, 204, 404, 418])
 def test_a_status_that_lasts_is_asked_once(service: Service, client: Client, code: int) -> None:
-    service.on(lambda asked, reply: Reply(status=code, body=b""), times=None)
+    service.on(lambda request, reply: Reply(status=code, body=b""), times=None)
     with pytest.raises(RefusedError) as caught:
         get_page(client)
     assert (len(service.requests), caught.value.status) == (1, code)

@@ -29,7 +29,9 @@ from tests.support.wire.service import KEY, Bend, Reply, Service
     [
         faults.status(401),
         faults.refused(401, "AUTH_REQUIRED", "Anna Muster may not"),
-        lambda asked, reply: Reply({"error": True, "status_code": 401, "error_code": "AUTH_REQUIRED", "message": "no"}),
+        lambda request, reply: Reply(
+            {"error": True, "status_code": 401, "error_code": "AUTH_REQUIRED", "message": "no"}
+        ),
         faults.refused(403, "AUTH_REQUIRED"),
     ],
 )

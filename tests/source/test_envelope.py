@@ -81,9 +81,9 @@ def test_deep_nesting_costs_a_record_or_the_page() -> None:
 
 def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
     """A page count rounded up by PHP's ceil() arrives as 2.0."""
-    found = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
-    assert found == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[], has_next=False, has_prev=True)
-    assert type(found.total_pages) is int
+    envelope = page_of(SETS["students"])(page("[]", total_pages=2.0, total_count=103.0))
+    assert envelope == Page(number=2, limit=100, total_count=103, total_pages=2, ids=[], has_next=False, has_prev=True)
+    assert type(envelope.total_pages) is int
 
 
 @pytest.mark.parametrize(

@@ -95,15 +95,15 @@ def test_an_answer_of_more_values_than_a_page_has_is_not_read(
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP", "identity", "", "br"])
 def test_only_gzip_is_unpacked(service: Service, client: Client, encoding: str) -> None:
     packed = gzip.compress(PAGE) if "gzip" in encoding.lower() else PAGE
-    service.on(lambda asked, reply: Reply(body=packed, headers={"content-encoding": encoding}))
+    service.on(lambda request, reply: Reply(body=packed, headers={"content-encoding": encoding}))
     assert (get_page(client).content, client.bytes_received) == (PAGE, len(packed))
     assert service.requests[0].headers["accept-encoding"] == "gzip"
 
 
 def test_gzip_that_ends_early_is_retried_and_any_401_is_heard(service: Service, client: Client) -> None:
-    service.on(lambda asked, reply: Reply(body=gzip.compress(PAGE)[:-20], headers={"content-encoding": "gzip"}))
+    service.on(lambda request, reply: Reply(body=gzip.compress(PAGE)[:-20], headers={"content-encoding": "gzip"}))
     get_page(client)
     assert client.retries == 1
-    service.on(lambda asked, reply: Reply(status=401, body=b"anything", headers={"content-encoding": "br"}))
+    service.on(lambda request, reply: Reply(status=401, body=b"anything", headers={"content-encoding": "br"}))
     with pytest.raises(KeyRefusedError):
         get_page(client)

@@ -60,7 +60,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
 
 def test_bodies_are_at_rest_exactly_as_the_service_sent_them(night: Night) -> None:
     odd = b'{ "success":true,"data":[ ],\r\n "pagination":{"page":1,"limit":100,"total_count":0,"total_pages":0}}  '
-    night.service.on(lambda asked, reply: Reply(body=odd), path="classes", times=None)
+    night.service.on(lambda request, reply: Reply(body=odd), path="classes", times=None)
     night.service.on(faults.packed(), times=None, search=None)
     done = night.fetch()
     assert [b.content for b in night.raw.open(done).bodies("classes")] == [odd]
@@ -85,9 +85,9 @@ def test_vanished_records_are_asked_for_and_those_that_are_found_rejoin(night: N
     )
     assert done.proven
     assert done.search_seconds > 0
-    (found,) = (b for b in night.raw.open(done).bodies("students") if b.kind == "search")
-    assert found.sought == 300
-    assert [r["id"] for r in msgspec.json.decode(found.content)["data"]] == [300]
+    (body,) = (b for b in night.raw.open(done).bodies("students") if b.kind == "search")
+    assert body.sought == 300
+    assert [r["id"] for r in msgspec.json.decode(body.content)["data"]] == [300]
 
 
 # --- bad nights ------------------------------------------------------------------------------------------------------

@@ -52,9 +52,9 @@ def spans(process: subprocess.Popen[str]) -> list[tuple[float, float]]:
 
 def test_no_two_requests_overlap_and_the_pause_is_kept_over_processes(tmp_path: Path) -> None:
     running = [holder(tmp_path, "records.example", pause=0.05, times=4, seconds=0.02) for _ in range(3)]
-    found = sorted(span for process in running for span in spans(process))
-    assert len(found) == 12
-    between = [later[0] - earlier[1] for earlier, later in pairwise(found)]
+    times = sorted(span for process in running for span in spans(process))
+    assert len(times) == 12
+    between = [later[0] - earlier[1] for earlier, later in pairwise(times)]
     assert min(between) >= 0.04  # a file's time lags by some milliseconds
 
 

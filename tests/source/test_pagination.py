@@ -31,15 +31,15 @@ def pages_asked(service: Service, path: str = "students", *, search: bool = Fals
 )
 def test_a_whole_set_is_proven_in_one_walk(client_of: MakeClient, count: int, pages: int) -> None:
     with Service(students(count)) as service:
-        kept = Kept()
-        walked = walk(client_of(service), STUDENTS, kept)
+        sink = Kept()
+        walked = walk(client_of(service), STUDENTS, sink)
         assert pages_asked(service) == list(range(1, pages + 1))
         assert {r.params["limit"] for r in service.requests} == {"100"}
     assert walked.walk == whole(count, pages)
     assert walked.ids == set(range(1, count + 1))
-    assert [page for (page,) in kept.columns("page")] == list(range(1, pages + 1))
-    assert sum(n for (n,) in kept.columns("records")) == count
-    assert set(kept.columns("set_name", "kind", "walk", "sought")) == {("students", "walk", 1, None)}
+    assert [page for (page,) in sink.columns("page")] == list(range(1, pages + 1))
+    assert sum(n for (n,) in sink.columns("records")) == count
+    assert set(sink.columns("set_name", "kind", "walk", "sought")) == {("students", "walk", 1, None)}
 
 
 @pytest.mark.parametrize("pages_of_nothing", [0, 1])
@@ -96,13 +96,13 @@ def test_an_empty_set_is_proven_by_its_stated_total(
 ) -> None:
     body = '{"success": true, ' + (f'"data": {data}, ' if data else "")
     body += '"pagination": ' + json.dumps({"page": 1, "limit": 100, "has_next": False} | pagination) + "}"
-    service.on(lambda asked, reply: Reply(body=body.encode()), times=None)
+    service.on(lambda request, reply: Reply(body=body.encode()), times=None)
     walked = walk(client, STUDENTS, Kept())
     assert (walked.walk.proof is not None, walked.walk.walks, walked.ids) == (proven, 1, set())
 
 
 def test_a_204_proves_nothing_and_answers_no_search(client: Client, service: Service) -> None:
-    service.on(lambda asked, reply: Reply(status=204, body=b""), search=None, times=None)
+    service.on(lambda request, reply: Reply(status=204, body=b""), search=None, times=None)
     walked = walk(client, STUDENTS, Kept(), walks=2)
     assert (walked.walk.proof, walked.walk.walks, walked.walk.total_count, walked.ids) == (None, 2, 0, set())
     assert walked.walk.spoiled == ("walk 1, page 1 of 1 was refused (204)", "walk 2, page 1 of 1 was refused (204)")
@@ -160,14 +160,14 @@ def test_a_spoiled_walk_is_repeated_and_the_next_one_proves_the_set(
 ) -> None:
     bend, _, words = SPOILS[name]
     service.on(bend(service), page=page)
-    walked = walk(client, STUDENTS, kept := Kept())
+    walked = walk(client, STUDENTS, sink := Kept())
     assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (2, (2,), proof(250, 3, walk=2))
     (why,) = walked.walk.spoiled
     assert why.startswith("walk 1, ")
     assert why.endswith(words)
     assert walked.walk.received == 250
     assert walked.ids == set(range(1, 251))
-    assert [p for w, p in kept.columns("walk", "page") if w == 2] == [1, 2, 3]
+    assert [p for w, p in sink.columns("walk", "page") if w == 2] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("name", "page"), AT)
@@ -176,18 +176,18 @@ def test_a_set_that_stays_spoiled_is_unproven_and_all_its_walks_count(
 ) -> None:
     bend, _, words = SPOILS[name]
     service.on(bend(service), page=page, times=None)
-    walked = walk(client, STUDENTS, kept := Kept())
+    walked = walk(client, STUDENTS, sink := Kept())
     assert (walked.walk.walks, walked.walk.counted, walked.walk.proof) == (3, (1, 2, 3), None)
     assert [why.endswith(words) for why in walked.walk.spoiled] == [True] * 3
-    assert set(kept.columns("walk")) == {(1,), (2,), (3,)}
-    assert walked.walk.received == sum(n for (n,) in kept.columns("records"))
+    assert set(sink.columns("walk")) == {(1,), (2,), (3,)}
+    assert walked.walk.received == sum(n for (n,) in sink.columns("records"))
     assert walked.walk.records == len(walked.ids) + (name == "a record without an id")
-    assert max(p for (p,) in kept.columns("page")) == (4 if name in ("too many pages", "has_next goes on") else 3)
+    assert max(p for (p,) in sink.columns("page")) == (4 if name in ("too many pages", "has_next goes on") else 3)
 
 
 def test_a_set_that_grows_with_every_page_has_an_end(client_of: MakeClient) -> None:
     with Service(students(2), cap=1) as service:
-        service.before = lambda asked: service.students.append(student(len(service.students) + 1))
+        service.before = lambda request: service.students.append(student(len(service.students) + 1))
         walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
         assert len(service.requests) == 2 * 3 + GROWTH_PAGES
     assert walked.walk.proof is None
@@ -217,10 +217,10 @@ def test_a_page_refused_as_past_the_end_spoils_the_walk(service: Service, client
 
 
 def test_a_search_reads_every_result_page_before_it_says_not_found(service: Service, client: Client) -> None:
-    assert search(client, STUDENTS, "pupil", 999, kept := Kept()) == "not found"
-    asked = [(r.search, r.page, r.params["limit"]) for r in service.requests]
-    assert asked == [("pupil", page, "100") for page in (1, 2, 3)]
-    assert kept.columns("kind", "page", "sought") == [("search", page, 999) for page in (1, 2, 3)]
+    assert search(client, STUDENTS, "pupil", 999, sink := Kept()) == "not found"
+    requests = [(r.search, r.page, r.params["limit"]) for r in service.requests]
+    assert requests == [("pupil", page, "100") for page in (1, 2, 3)]
+    assert sink.columns("kind", "page", "sought") == [("search", page, 999) for page in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("sought", "pages"), [(1, 1), (150, 2), (250, 3)])

@@ -16,16 +16,16 @@ from rollbook.source.client import FIRST_SECONDS, MAX_WAIT_SECONDS, RetryPolicy,
 NOW = datetime(2026, 11, 20, 2, 15, 0, tzinfo=UTC)
 
 
-def waits(ceiling: float, asked: list[float | None]) -> list[float]:
+def waits(ceiling: float, hints: list[float | None]) -> list[float]:
     """The waits of a request whose tries all fail, `asked` being each Retry-After."""
     one = RetryPolicy(ceiling, "a page")
-    found = []
-    for seconds in asked:
+    rows = []
+    for seconds in hints:
         wait = one(TransientError("the service answered 503", retry_after=seconds or 0.0))
         if wait is False:
             break
-        found.append(float(wait))
-    return found
+        rows.append(float(wait))
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_retry_after_is_read_in_seconds_dates_and_epochs(stated: str, seconds: f
 @given(st.integers(0, 9), st.integers(0, 2**32))
 def test_waits_are_spread_over_an_exponential_bound(tries: int, seed: int) -> None:
     random.seed(seed)
-    found = waits(10_000, [None] * (tries + 1))
-    assert len(found) == tries + 1
-    assert 0 <= found[tries] <= min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2**tries)
+    seconds = waits(10_000, [None] * (tries + 1))
+    assert len(seconds) == tries + 1
+    assert 0 <= seconds[tries] <= min(MAX_WAIT_SECONDS, FIRST_SECONDS * 2**tries)
 
 
 @given(st.floats(0, 100), st.lists(st.none() | st.floats(0, 40), max_size=30))
 def test_waits_are_as_long_as_asked_and_below_the_ceiling(ceiling: float, asked: list[float | None]) -> None:
-    found = waits(ceiling, asked)
-    for wait, seconds in zip(found, asked, strict=False):
+    waited = waits(ceiling, asked)
+    for wait, seconds in zip(waited, asked, strict=False):
         assert wait >= (seconds or 0)
-    assert sum(found) <= ceiling * (1 + 1e-9)
+    assert sum(waited) <= ceiling * (1 + 1e-9)
 
 
 def test_time_spent_trying_counts_towards_the_ceiling() -> None:

@@ -32,12 +32,12 @@ def test_lack_of_memory_is_told_from_a_full_disk(tmp_path: Path, monkeypatch: py
 
 def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The instances of DuckDB that are made from now on."""
-    found: list[object] = []
+    rows: list[object] = []
     connect_itself = duckdb.connect
 
     def noted(**arguments: Any) -> duckdb.DuckDBPyConnection:
-        found.append(arguments)
+        rows.append(arguments)
         return connect_itself(**arguments)
 
     monkeypatch.setattr(duckdb, "connect", noted)
-    return found
+    return rows

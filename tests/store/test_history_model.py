@@ -125,7 +125,7 @@ def _record(number: int, stated: Any, clock: int) -> dict[str, Any]:
     if stated == "refused":
         return base | {"name": None}
     email, count, listed = stated
-    known: dict[int, str | None] = dict(listed or [])
+    names: dict[int, str | None] = dict(listed or [])
     return base | {
         "email": email,
         "activity_tracking": None
@@ -134,7 +134,7 @@ def _record(number: int, stated: Any, clock: int) -> dict[str, Any]:
         "classes": None
         if listed is None
         else [
-            {"class_id": c, "class_title": t} for c, t in random.Random(clock).sample(list(known.items()), len(known))
+            {"class_id": c, "class_title": t} for c, t in random.Random(clock).sample(list(names.items()), len(names))
         ],
     }
 
@@ -238,8 +238,8 @@ def check(world: World, shown: list[model.Shown]) -> None:
         assert world.rows(changes_of(table)) == world.rows(of_table)
         travel(world, table, want, text)
         current = {(k, v) for k, v, _, until in want if until is None}
-        kept = ", ".join(c.name for c in table.versioned)
-        rows = world.rows(f"SELECT {kept} FROM main.{name}")
+        columns_versioned = ", ".join(c.name for c in table.versioned)
+        rows = world.rows(f"SELECT {columns_versioned} FROM main.{name}")
         assert in_order((r[:keys], r[keys:]) for r in rows) == in_order(current)
 
 

@@ -137,7 +137,7 @@ def oldest() -> Path:
 
 @pytest.mark.slow
 def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School, oldest: Path) -> None:
-    asked = [
+    queries = [
         *(f"SELECT * FROM {n} ORDER BY ALL" for n in catalog.VIEWS),
         *(f"SELECT COUNT(*) FROM {s}.{t}" for s, t in fortnight.rows(TABLES)),
         *(f"SELECT COUNT(*) FROM snapshots.{t}" for t in ("students", "student_classes", "classes", "observed")),
@@ -150,7 +150,7 @@ def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School,
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", LOOK, str(fortnight.published)],
-        input=json.dumps(asked),
+        input=json.dumps(queries),
         env=os.environ | {"PYTHONPATH": str(oldest)},
         capture_output=True,
         text=True,
@@ -160,7 +160,7 @@ def test_duckdb_1_4_opens_it_tables_views_macros_and_comments(fortnight: School,
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["version"] == OLDEST
-    for question in asked:
+    for question in queries:
         with duckdb.connect(str(fortnight.published), read_only=True) as con:
             ours = con.execute(question).fetchall()
         if "ORDER BY" in question and question not in {r.sql for r in cookbook()}:

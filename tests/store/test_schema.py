@@ -31,14 +31,14 @@ def test_every_table_view_macro_and_column_has_a_comment(fortnight: School) -> N
 
 
 def test_views_are_remade_only_after_a_change_beneath_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    monkeypatch.setattr(catalog, "create_views", lambda con: made.append("views"))
+    calls: list[str] = []
+    monkeypatch.setattr(catalog, "create_views", lambda con: calls.append("views"))
     with duckdb.connect() as con:
         schema.ensure(con)
         lake = Lake(tmp_path)
         for version in ("1", "2"):
             catalog.create(con, lake, [], version)
-        assert made == ["views"]
+        assert calls == ["views"]
         for of, name, value in (
             (catalog, "VIEWS", catalog.VIEWS[:-1]),
             (schema, "declared", tuple),
@@ -47,7 +47,7 @@ def test_views_are_remade_only_after_a_change_beneath_them(tmp_path: Path, monke
             monkeypatch.setattr(of, name, value)
             catalog._views_digest.cache_clear()
             catalog.create(con, lake, [], "3")
-        assert made == ["views"] * 4
+        assert calls == ["views"] * 4
     catalog._views_digest.cache_clear()
 
 

@@ -186,9 +186,9 @@ class House:
 
     def state(self) -> dict[str, str]:
         """The digest of the published file and of each file of the lake: what readers see."""
-        found = [self.published, *(p for p in (self.warehouse / "snapshots").rglob("*") if p.is_file())]
+        files = [self.published, *(p for p in (self.warehouse / "snapshots").rglob("*") if p.is_file())]
         return {
-            str(p.relative_to(self.warehouse)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found if p.exists()
+            str(p.relative_to(self.warehouse)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.exists()
         }
 
     def landings(self, day: date) -> list[Manifest]:
@@ -205,8 +205,8 @@ def tables_in(con: duckdb.DuckDBPyConnection, *further: str) -> Tables:
 @contextmanager
 def new_house(students: Iterable[Record] = (), classes: Iterable[Record] = (), **over: Any) -> Iterator[House]:
     """A house in a folder of its own, whose service has some records."""
-    with folder() as made, Service(students, classes) as service:
-        yield House(made / "warehouse", service, **over)
+    with folder() as root, Service(students, classes) as service:
+        yield House(root / "warehouse", service, **over)
 
 
 def asked(requests: Iterable[Asked]) -> list[str]:
@@ -259,21 +259,21 @@ class Expected:
 
     def tables(self) -> Tables:
         """The expected `House.tables`."""
-        found: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
+        tables: Tables = {"main.institution": [SCHOOL], "history.institution": [(*SCHOOL, self.since, None)]}
         changes: list[Row] = [(self.since, "institution", None, None, SCHOOL[0], "added", None, None, None)]
         for table, set_name in SET_OF.items():
             versions = model.versions(self.shown[set_name], table)
-            found[f"history.{table}"] = _sorted((*key, *values, since, to) for key, values, since, to in versions)
+            tables[f"history.{table}"] = _sorted((*key, *values, since, to) for key, values, since, to in versions)
             current = [(*key, *values) for key, values, _, to in versions if to is None]
             if table == "student_activity":
                 current = [(*row[:3], self.clocks[row[0]], *row[3:]) for row in current]
             if table == "students":
                 current = [(*row[:6], self.pictures[row[0]], *row[6:]) for row in current]
-            found[f"main.{table}"] = _sorted(current)
+            tables[f"main.{table}"] = _sorted(current)
             for day, key, change, column, old, new in model.changes(versions, TRACKED[table]):
                 ids = key if len(key) == 2 else (*key, None) if set_name == "students" else (None, *key)
                 changes.append((day, table, *ids, None, change, column, _text(old), _text(new)))
-        return found | {"main.changes": _sorted(changes)}
+        return tables | {"main.changes": _sorted(changes)}
 
 
 class ChangingNights:
@@ -304,8 +304,8 @@ class ChangingNights:
 
     def days(self, where: str) -> list[date]:
         """The days on disk, in a folder of the warehouse."""
-        found = (self.house.warehouse / where).glob("snapshot_date=*")
-        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in found)
+        folders = (self.house.warehouse / where).glob("snapshot_date=*")
+        return sorted(date.fromisoformat(p.name.removeprefix("snapshot_date=")) for p in folders)
 
 
 def student_rows(r: Record) -> dict[str, model.Stated]:

@@ -20,5 +20,5 @@ def recipes() -> dict[str, list[tuple[str, str]]]:
 
 def block(tool: str, language: str) -> str:
     """A tool's only block in a language."""
-    (found,) = [text for kind, text in recipes()[tool] if kind == language]
-    return found
+    (text_of_tool,) = [text for kind, text in recipes()[tool] if kind == language]
+    return text_of_tool

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    made = browser.new_page(viewport={"width": 1600, "height": 1300})
-    made.set_default_timeout(60_000)
-    yield made
-    made.close()
+    page = browser.new_page(viewport={"width": 1600, "height": 1300})
+    page.set_default_timeout(60_000)
+    yield page
+    page.close()

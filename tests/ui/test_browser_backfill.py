@@ -36,12 +36,12 @@ WHY = f"nothing was landed on {NEVER}, and the service keeps no history"
 @pytest.fixture(scope="module")
 def warehouses() -> Iterator[tuple[Path, Path]]:
     """A warehouse without one day and with every class's room wrong, and a twin, on which `backfill` was called."""
-    with landed(LANDED) as (source, _), folder() as made, folder() as twin:
-        copy(source, made, [d for d in LANDED if d != NEVER])
-        killed_or_done(start(Job("rebuild", made, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
-        copy(made, twin)
+    with landed(LANDED) as (source, _), folder() as root, folder() as twin:
+        copy(source, root, [d for d in LANDED if d != NEVER])
+        killed_or_done(start(Job("rebuild", root, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
+        copy(root, twin)
         past.backfill(rollbook(twin), RANGE[0], RANGE[-1])
-        yield made, twin
+        yield root, twin
 
 
 def launch(page: Page, url: str, asset: str) -> None:

@@ -89,8 +89,8 @@ class Ui:
         return [run["runId"] for run in self.served.runs()]
 
     def assets(self) -> list[str]:
-        found = self.served.ask("query { assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
-        return ["/".join(n["key"]["path"]) for n in found["assetsOrError"]["nodes"]]
+        assets = self.served.ask("query { assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")
+        return ["/".join(n["key"]["path"]) for n in assets["assetsOrError"]["nodes"]]
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ DEPLOY = HOME / "deploy"
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(path.read_text())
-    return found
+    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    return content
 
 
 def run(*command: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -50,11 +50,11 @@ def test_compose_reads_the_file_and_wants_a_password(tmp_path: Path) -> None:
     for name in ("compose.yaml", "Dockerfile"):
         shutil.copy(DEPLOY / name, tmp_path)
     (tmp_path / "rollbook.env").write_text("ROLLBOOK_API_KEY=k\n")
-    asked = ["docker-compose", "--file", str(tmp_path / "compose.yaml"), "config", "--quiet"]
+    command = ["docker-compose", "--file", str(tmp_path / "compose.yaml"), "config", "--quiet"]
     bare = {k: v for k, v in os.environ.items() if k != "POSTGRES_PASSWORD"}
-    without = run(*asked, env=bare)
+    without = run(*command, env=bare)
     assert (without.returncode, "put it into .env beside this file" in without.stderr) == (1, True)
-    given = run(*asked, env={**bare, "POSTGRES_PASSWORD": "x"})
+    given = run(*command, env={**bare, "POSTGRES_PASSWORD": "x"})
     assert (given.returncode, given.stderr) == (0, "")
 
 

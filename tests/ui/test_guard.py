@@ -99,8 +99,8 @@ def test_it_answers_to_no_other_name(host: str) -> None:
 def test_the_guard_knows_its_addresses_and_the_names_set(
     host: str, names: tuple[str, ...], asked: dict[str, str]
 ) -> None:
-    known = allowed_hosts(host, 3000, names)
-    assert {name: answer("GET", "/", {"host": name}, known=known) for name in asked} == asked
+    hosts = allowed_hosts(host, 3000, names)
+    assert {name: answer("GET", "/", {"host": name}, known=hosts) for name in asked} == asked
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ def test_only_permitted_accounts_pass_and_the_asking_account_is_named(
     monkeypatch: pytest.MonkeyPatch, asking: int | None, named: tuple[str, ...], comes_back: str
 ) -> None:
     monkeypatch.setattr(peers, "holder", lambda client, server: asking)
-    told: list[str] = []
+    calls: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        told.append(Headers(scope=scope).get(ACCOUNT, ""))
+        calls.append(Headers(scope=scope).get(ACCOUNT, ""))
         await ui(scope, receive, send)
 
     guard = Guard(app, [OWN], accounts=named)
     sent = ask("GET", "/", ("host", OWN), (ACCOUNT, "forged"), guard=guard)
-    assert (told or [sent[1]["body"].decode()]) == [comes_back]
+    assert (calls or [sent[1]["body"].decode()]) == [comes_back]
 
 
 def test_no_other_site_may_frame_what_is_let_through() -> None:
@@ -193,8 +193,8 @@ def test_the_setting_holds_names(value: str, names: list[str]) -> None:
 
 
 def test_the_setting_of_accounts_holds_names() -> None:
-    known = load(base_url="https://x.example", api_key="k", ui_accounts=" head , www-data")
-    assert known.account_names == ["head", "www-data"]
+    settings = load(base_url="https://x.example", api_key="k", ui_accounts=" head , www-data")
+    assert settings.account_names == ["head", "www-data"]
     with pytest.raises(SettingError, match="^ROLLBOOK_UI_ACCOUNTS "):
         load(base_url="https://x.example", api_key="k", ui_accounts="a,,b")
 

@@ -24,9 +24,9 @@ APP = Starlette(routes=[Route(path, answer) for path, answer in PAGES.items()])
 
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with folder() as made:
-        monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(made))
-        yield made
+    with folder() as root:
+        monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(root))
+        yield root
 
 
 def get(path: str) -> httpx.Response:

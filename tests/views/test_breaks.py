@@ -22,8 +22,8 @@ WATCHED = "SELECT student_id, reason, days_inactive, term_days_inactive FROM stu
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house() as made:
-        yield made
+    with new_house() as house:
+        yield house
 
 
 def pupils(last: date, but: Mapping[int, date | None] | None = None, count: int = 40) -> Records:

@@ -46,10 +46,12 @@ def test_each_opens_the_file_read_only() -> None:
 
 
 def test_pandas_gets_todays_rows_and_those_of_a_day(fortnight: School) -> None:
-    found = run("Python and pandas", fortnight)
-    assert list(found["watch"].student_id) == [r[0] for r in fortnight.rows("SELECT student_id FROM students_to_watch")]
+    output = run("Python and pandas", fortnight)
+    assert list(output["watch"].student_id) == [
+        r[0] for r in fortnight.rows("SELECT student_id FROM students_to_watch")
+    ]
     then = fortnight.rows("SELECT student_id FROM students_as_of(DATE '2026-10-01')")
-    assert sorted(found["then"].student_id) == sorted(r[0] for r in then)
+    assert sorted(output["then"].student_id) == sorted(r[0] for r in then)
 
 
 def test_a_notebook_asks_again_and_again(fortnight: School) -> None:

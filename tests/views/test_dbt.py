@@ -101,16 +101,16 @@ class Project:
 
     def results(self) -> dict[str, str]:
         """How each node of the last command went."""
-        found = json.loads((self.folder / "target" / "run_results.json").read_text())
-        return {r["unique_id"].split(".")[2]: r["status"] for r in found["results"]}
+        content = json.loads((self.folder / "target" / "run_results.json").read_text())
+        return {r["unique_id"].split(".")[2]: r["status"] for r in content["results"]}
 
 
 @pytest.fixture(scope="module")
 def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(python, tmp_path_factory.mktemp("dbt"))
-    parsed = made.run("parse")
+    project = Project(python, tmp_path_factory.mktemp("dbt"))
+    parsed = project.run("parse")
     assert parsed.returncode == 0, parsed.stdout
-    return made
+    return project
 
 
 @pytest.mark.slow
@@ -124,8 +124,8 @@ def test_real_dbt_finds_every_source_and_builds_a_model(project: Project, fortni
     assert set(statuses.values()) == {"pass"}
     assert len(statuses) > 100
     with duckdb.connect(project.folder / "school.duckdb") as con:
-        made = con.execute("FROM by_teacher ORDER BY teacher_id").fetchall()
-    assert made == fortnight.rows(
+        rows = con.execute("FROM by_teacher ORDER BY teacher_id").fetchall()
+    assert rows == fortnight.rows(
         "SELECT teacher_id, COUNT(DISTINCT student_id) FROM roster GROUP BY teacher_id ORDER BY teacher_id"
     )
 

@@ -26,7 +26,7 @@ def test_a_question_of_the_cookbook_returns_rows(recipe: Recipe, fortnight: Scho
 
 def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None:
     """The cookbook's second question, answered from the snapshot of that day instead of from history."""
-    asked = fortnight.rows(RECIPES[1].sql)
+    rows = fortnight.rows(RECIPES[1].sql)
     landed = fortnight.rows(
         """SELECT s.student_id, s.name, s.reference_id
            FROM snapshots.student_classes AS e INNER JOIN snapshots.students AS s USING (student_id, snapshot_date)
@@ -34,17 +34,17 @@ def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None
     )
     # A student whose classes were not stated on that day keeps the classes known before: history may hold more, never
     # fewer.
-    assert set(landed) <= set(asked)
-    assert len(asked) - len(landed) <= 2
+    assert set(landed) <= set(rows)
+    assert len(rows) - len(landed) <= 2
     assert landed
 
 
 def test_students_missing_more_work_match_the_two_snapshots(fortnight: School) -> None:
-    asked = {(r[0], r[2], r[3]) for r in fortnight.rows(RECIPES[0].sql)}
+    rows = {(r[0], r[2], r[3]) for r in fortnight.rows(RECIPES[0].sql)}
     activity = fortnight.frame("SELECT * FROM snapshots.student_activity").set_index(["snapshot_date", "student_id"])
     then, now = (activity.loc[day].assignment_missing_count for day in ("2026-09-30", "2026-10-07"))
     both = then.to_frame("then").join(now.to_frame("now"), how="inner")
     landed = {(i, r.then, r.now) for i, r in both[both.now > both.then].iterrows()}
     assert landed
-    assert landed <= asked  # for a student who was silent on a day, history holds what was known
-    assert len(asked - landed) <= 5
+    assert landed <= rows  # for a student who was silent on a day, history holds what was known
+    assert len(rows - landed) <= 5

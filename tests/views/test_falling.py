@@ -29,19 +29,19 @@ TRACKED = {
 
 def falls_said(institution: MadeUpInstitution) -> list[tuple[int, date]]:
     """The students and days whom the view calls falling, from a history of the records."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_student: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for day in DAYS:
         for record in institution.on(day).students:
             parts = (record, record["summary"], record.get("activity_tracking", {}))
             span = {"student_id": record["id"], "valid_from": day, "valid_to": day + timedelta(days=5)}
             for (table, fields), part in zip(TRACKED.items(), parts, strict=True):
-                found[table].append(span | {field: part.get(field) for field in fields})
+                by_student[table].append(span | {field: part.get(field) for field in fields})
     with duckdb.connect() as con:
         schema.ensure(con)
         editable.fill(con, editable.DEFAULTS, ())
         catalog.create_views(con)
         con.executemany("INSERT INTO spans.days (snapshot_date) VALUES (?)", [[day] for day in DAYS])
-        for table, rows in found.items():
+        for table, rows in by_student.items():
             con.register("rows", pd.DataFrame(rows))
             con.execute(f"INSERT INTO history.{table} BY NAME FROM rows")
         return con.execute("SELECT student_id, snapshot_date FROM watch_daily WHERE is_falling").fetchall()

@@ -34,12 +34,12 @@ def without(records: Records, *ids: int) -> Records:
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     """Of 250 students, 5 becomes another person on night 2, and 6 after a night without anybody."""
-    with new_house() as made:
-        made.night(1, students(250))
-        made.night(2, [*without(students(250), 5, 6), another(5)])
+    with new_house() as house:
+        house.night(1, students(250))
+        house.night(2, [*without(students(250), 5, 6), another(5)])
         sixth = another(6, name="The Sixth", email="sixth@school.example", reference_id="Z-6")
-        made.night(3, [*without(students(250), 5, 6), another(5), sixth])
-        yield made
+        house.night(3, [*without(students(250), 5, 6), another(5), sixth])
+        yield house
 
 
 def who(house: House, *ids: int) -> list[tuple[object, ...]]:
@@ -55,8 +55,8 @@ def test_an_id_given_to_another_person_is_found(house: House) -> None:
         (f"6 since {night(3)}", night(3), None, True, None, 1),
         ("7", night(1), None, False, None, 1),
     ]
-    told = "SELECT snapshot_date, description FROM student_timeline WHERE what = 'identity' ORDER BY 1"
-    assert house.query(told) == [(night(2), SAID), (night(3), SAID)]
+    query = "SELECT snapshot_date, description FROM student_timeline WHERE what = 'identity' ORDER BY 1"
+    assert house.query(query) == [(night(2), SAID), (night(3), SAID)]
 
 
 def test_explore_says_so_beside_the_student(house: House) -> None:
@@ -103,10 +103,10 @@ def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None
     ],
 )
 def test_all_three_must_be_other_ones(change: Record, is_found: bool) -> None:
-    with new_house() as made:
-        made.night(1, students(20))
-        made.night(2, [*without(students(20), 5), another(5, **change)])
-        assert bool(made.query(FINDINGS)) is is_found
+    with new_house() as house:
+        house.night(1, students(20))
+        house.night(2, [*without(students(20), 5), another(5, **change)])
+        assert bool(house.query(FINDINGS)) is is_found
 
 
 def test_a_school_that_changes_all_its_names_reuses_no_id() -> None:
@@ -117,10 +117,10 @@ def test_a_school_that_changes_all_its_names_reuses_no_id() -> None:
         ]
         return [*new, *students(200, first=1)[count:]]
 
-    with new_house() as made:
-        made.night(1, students(200))
-        made.night(2, moved(2))  # 1 %
-        assert made.query(FINDINGS) == []
+    with new_house() as house:
+        house.night(1, students(200))
+        house.night(2, moved(2))  # 1 %
+        assert house.query(FINDINGS) == []
 
 
 @pytest.mark.parametrize(
@@ -137,28 +137,28 @@ def test_a_school_that_changes_all_its_names_reuses_no_id() -> None:
 )
 @pytest.mark.parametrize("is_at_once", [True, False])
 def test_one_person_with_two_ids_is_linked(second: Record, linked_by: str | None, is_at_once: bool) -> None:
-    with new_house() as made:
-        made.night(1, students(20))
-        made.night(2, [*(students(20) if is_at_once else without(students(20), 7)), second])
-        gone: date | None = None if is_at_once else night(1)
+    with new_house() as house:
+        house.night(1, students(20))
+        house.night(2, [*(students(20) if is_at_once else without(students(20), 7)), second])
+        last_day: date | None = None if is_at_once else night(1)
         ids, person = (2, "7") if linked_by else (1, "900")
-        assert who(made, 7, 900) == [
-            ("7", night(1), gone, False, linked_by, ids),
+        assert who(house, 7, 900) == [
+            ("7", night(1), last_day, False, linked_by, ids),
             (person, night(2), None, False, linked_by, ids),
         ]
         words = "two or more ids with one reference id, or one email and name, so perhaps one person's: 7 and 900"
-        assert made.query(FINDINGS) == ([("same_person", 1, night(2), words)] if linked_by else [])
+        assert house.query(FINDINGS) == ([("same_person", 1, night(2), words)] if linked_by else [])
 
 
 def test_shared_names_make_no_identity_and_links_span_several_ids() -> None:
-    with new_house() as made:
-        made.night(1, [student(i, reference_id="none") for i in range(1, 6)])
-        assert made.query(FINDINGS) == []
+    with new_house() as house:
+        house.night(1, [student(i, reference_id="none") for i in range(1, 6)])
+        assert house.query(FINDINGS) == []
         chain = [
             student(11, reference_id="A", email="a@x", name="A"),
             student(12, reference_id="A", email="b@x", name="B"),
             student(13, reference_id="C", email="b@x", name="B"),
         ]
-        made.night(2, [*(student(i, reference_id="none") for i in range(1, 6)), *chain])
-        assert [row[0] for row in who(made, 11, 12, 13)] == ["11"] * 3
-        assert [row[5] for row in who(made, 11, 12, 13)] == [3] * 3
+        house.night(2, [*(student(i, reference_id="none") for i in range(1, 6)), *chain])
+        assert [row[0] for row in who(house, 11, 12, 13)] == ["11"] * 3
+        assert [row[5] for row in who(house, 11, 12, 13)] == [3] * 3

@@ -18,8 +18,8 @@ ONE_DAY = timedelta(days=1)
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with new_house() as made:
-        yield made
+    with new_house() as house:
+        yield house
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def test_a_day_is_answered_by_the_last_landed_day_up_to_it(house: House) -> None
     house.night(1, students(2), classes(1))
     house.night(4, students(3))
     days = [night(1) - ONE_DAY, night(1), night(3), night(4), date(2030, 1, 1)]
-    asked = ", ".join(f"as_of_day(DATE '{day}')" for day in days)
-    assert house.query(f"SELECT {asked}") == [(None, night(1), night(1), night(4), night(4))]
+    calls = ", ".join(f"as_of_day(DATE '{day}')" for day in days)
+    assert house.query(f"SELECT {calls}") == [(None, night(1), night(1), night(4), night(4))]
     assert house.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[0]}')") == [(0,)]
 
 
@@ -84,8 +84,8 @@ def test_watched_students_match_the_model_on_every_landed_night(house: House) ->
     house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
     house.night(5, [student(1, **worse), student(2)])  # proven: 3 has left
     low_words, low_score = "low completion (15 %, under 30)", "low score (40, under 50)"
-    asked = "SELECT snapshot_date, student_id, change, severity, reason, reason_before, is_listed FROM watch_daily"
-    told = [
+    query = "SELECT snapshot_date, student_id, change, severity, reason, reason_before, is_listed FROM watch_daily"
+    rows = [
         (night(1), 1, None, 1.5, low_words, None, True),
         (night(1), 3, None, 1.2, low_score, None, True),
         (night(2), 1, "still to watch", 1.5, low_words, low_words, True),
@@ -97,10 +97,10 @@ def test_watched_students_match_the_model_on_every_landed_night(house: House) ->
         (night(5), 1, "still to watch", 2.0, "low completion (0 %, under 30)", low_words, True),
         (night(5), 3, "no longer to watch", None, None, low_score, False),
     ]
-    assert house.query(f"{asked} ORDER BY snapshot_date, student_id") == told
+    assert house.query(f"{query} ORDER BY snapshot_date, student_id") == rows
     for number in (1, 2, 4, 5):
-        one = f"{asked} WHERE snapshot_date = DATE '{night(number)}' ORDER BY student_id"
-        assert house.query(one) == [row for row in told if row[0] == night(number)]
+        one = f"{query} WHERE snapshot_date = DATE '{night(number)}' ORDER BY student_id"
+        assert house.query(one) == [row for row in rows if row[0] == night(number)]
         as_of = f"SELECT student_id, severity FROM students_to_watch_as_of(DATE '{night(number)}') ORDER BY 1"
-        assert house.query(as_of) == [(row[1], row[3]) for row in told if row[0] == night(number) and row[3]]
+        assert house.query(as_of) == [(row[1], row[3]) for row in rows if row[0] == night(number) and row[3]]
     assert house.query("SELECT student_id, severity FROM students_to_watch") == [(1, 2.0)]

@@ -16,14 +16,14 @@ FIRST_ID = MAX_ID - 1000
 
 def ask_views(house: House) -> None:
     """Ask every view, measure and macro; what cannot answer raises."""
-    asked = [*(f"FROM {v.name}" for v in catalog.views()), *(m.query for m in metrics.METRICS)]
+    queries = [*(f"FROM {v.name}" for v in catalog.views()), *(m.query for m in metrics.METRICS)]
     for days in (f"DATE '{night(8)}'", "DATE '0001-01-01'", "DATE '9999-12-31'"):
         given = {"day": days, "from_day": "DATE '0001-01-01'", "to_day": days, "students": f"[{FIRST_ID}]"}
         for macro in catalog.macros():
             call = f"{macro.name}({', '.join(given[name] for name in macro.parameters)})"
-            asked.append(f"FROM {call}" if macro.kind == "MACRO TABLE" else f"SELECT {call}")
+            queries.append(f"FROM {call}" if macro.kind == "MACRO TABLE" else f"SELECT {call}")
     with duckdb.connect(house.published, read_only=True) as con:
-        for query in asked:
+        for query in queries:
             con.execute(query).fetchall()
     run_quality_checks(house.published)
 

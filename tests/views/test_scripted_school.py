@@ -97,13 +97,13 @@ NIGHTS: dict[int, Night] = {
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with new_house(hold_changed_percent=100, hold_removed_percent=100) as made:
+    with new_house(hold_changed_percent=100, hold_removed_percent=100) as house:
         for number, played in NIGHTS.items():
             if played.unproven:
-                made.service.on(faults.moved_total(1), path="students", page=1, times=None)
-            made.night(number, list(played.students), list(played.classes))
-            made.service.mend()
-        yield made
+                house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+            house.night(number, list(played.students), list(played.classes))
+            house.service.mend()
+        yield house
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +160,10 @@ def test_a_filter_gives_the_same_rows(view: str, column: str, value: Any, house:
 
 
 def test_a_student_is_told_in_words(house: House) -> None:
-    told = house.query(
+    timeline = house.query(
         "SELECT snapshot_date, what, description FROM student_timeline WHERE student_id = 1 ORDER BY ALL LIMIT 9"
     )
-    assert told == [
+    assert timeline == [
         (night(2), "assignments", "assignments completed 15 to 9"),
         (night(2), "completion", "completion 75 % to 45 %"),
         (night(2), "score", "score 81.5 to 60"),

@@ -15,8 +15,8 @@ from tests.support.warehouses.school import DAYS, LAST, School
 
 def titles(base: Base) -> pd.DataFrame:
     ordered = base("student_classes").sort_values(["class_title", "class_id"])
-    made = ordered.groupby("student_id").class_title.agg(["size", "; ".join]).reset_index()
-    return made.rename(columns={"size": "class_count", "join": "class_titles"})
+    titles_of = ordered.groupby("student_id").class_title.agg(["size", "; ".join]).reset_index()
+    return titles_of.rename(columns={"size": "class_count", "join": "class_titles"})
 
 
 def spoken_of_classes(base: Base) -> set[int]:
@@ -83,28 +83,28 @@ def progress_daily(base: Base) -> pd.DataFrame:
 
 
 def class_daily(base: Base) -> pd.DataFrame:
-    found = []
+    rows = []
     for day in base.days():
         frame = base.as_of("classes", day)
         for other in ("class_summaries", "class_assignment_activity"):
             theirs = base.as_of(other, day).drop(columns=["valid_from", "valid_to"])
             frame = frame.merge(theirs, on="class_id", how="left")
-        found.append(frame.assign(snapshot_date=day))
-    return pd.concat(found)
+        rows.append(frame.assign(snapshot_date=day))
+    return pd.concat(rows)
 
 
 def calendar(base: Base) -> pd.DataFrame:
     proven = base("spans.proven").groupby("day").set_name.agg(set)
-    found = []
+    rows = []
     for day in pd.date_range(DAYS[0], DAYS[-1]):
         week, landed = day.isocalendar(), day.date() in DAYS
-        found.append(
+        rows.append(
             {"day": day, "iso_year": week.year, "iso_week": week.week, "weekday": week.weekday}
             | {"week_begins": day - pd.Timedelta(days=week.weekday - 1), "weekday_name": day.day_name()}
             | {"is_weekend": week.weekday > 5, "term": None, "term_week": None, "is_landed": landed}
             | {"is_proven": proven.get(day) == {"students", "classes"} if landed else None}
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def course_overview(base: Base) -> pd.DataFrame:
@@ -143,18 +143,18 @@ def test_a_view_says_what_pandas_says(name: str, fortnight: School, base: Base) 
     computed = plain(COMPUTED[name](base), columns)
     assert computed
     # Rounded to two places here and there: a half may go either way.
-    found = plain(fortnight.frame(f"SELECT * FROM {name}"), columns)
-    assert found == [pytest.approx(row, abs=0.0101) for row in computed]
+    shown = plain(fortnight.frame(f"SELECT * FROM {name}"), columns)
+    assert shown == [pytest.approx(row, abs=0.0101) for row in computed]
 
 
 def test_each_day_of_watch_daily_equals_students_to_watch_as_of(fortnight: School) -> None:
     columns = "student_id, name, severity, reason, reason_count"
-    told = f"SELECT {columns} FROM watch_daily WHERE change IS DISTINCT FROM 'no longer to watch' AND snapshot_date"
+    query = f"SELECT {columns} FROM watch_daily WHERE change IS DISTINCT FROM 'no longer to watch' AND snapshot_date"
     for day in (DAYS[0], DAYS[7], LAST):
         as_of = fortnight.rows(f"SELECT {columns} FROM students_to_watch_as_of(DATE '{day}') ORDER BY student_id")
-        assert fortnight.rows(f"{told} = DATE '{day}' ORDER BY student_id") == as_of
+        assert fortnight.rows(f"{query} = DATE '{day}' ORDER BY student_id") == as_of
     newest = fortnight.rows(f"SELECT {columns} FROM students_to_watch ORDER BY student_id")
-    assert fortnight.rows(f"{told} = DATE '{LAST}' ORDER BY student_id") == newest
+    assert fortnight.rows(f"{query} = DATE '{LAST}' ORDER BY student_id") == newest
     whole = "SELECT * FROM students_to_watch"
     assert fortnight.rows(whole) == fortnight.rows(f"{whole}_as_of(DATE '2100-01-01')")
     assert fortnight.rows(f"{whole}_as_of(DATE '{DAYS[0] - timedelta(days=1)}')") == []
@@ -163,7 +163,7 @@ def test_each_day_of_watch_daily_equals_students_to_watch_as_of(fortnight: Schoo
 def test_watch_daily_of_a_class_is_that_of_its_students(fortnight: School) -> None:
     ((largest,),) = fortnight.rows("SELECT class_id FROM roster GROUP BY class_id ORDER BY COUNT(*) DESC, 1 LIMIT 1")
     listed = f"SELECT student_id FROM student_classes WHERE class_id = {largest}"
-    found = fortnight.rows(f"FROM watch_daily_of((SELECT LIST(student_id) FROM ({listed})))")
-    assert len(found) > len(DAYS)
-    assert found == fortnight.rows(f"FROM watch_daily WHERE student_id IN ({listed})")
+    rows = fortnight.rows(f"FROM watch_daily_of((SELECT LIST(student_id) FROM ({listed})))")
+    assert len(rows) > len(DAYS)
+    assert rows == fortnight.rows(f"FROM watch_daily WHERE student_id IN ({listed})")
     assert fortnight.rows("FROM watch_daily_of([-1])") == []

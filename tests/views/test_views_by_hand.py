@@ -58,8 +58,8 @@ def test_a_class_no_longer_listed_keeps_the_title_from_its_students(hand: Hand) 
     for number, title in ((7, "as Ada has it"), (8, "another")):
         hand.put("main.student_classes", student_id=1, class_id=number, class_title=title, course_name="own course")
     hand.put("main.classes", class_id=7, class_title="as the class has it", class_status=1, course_name=None)
-    asked = "SELECT class_id, class_title, course_name, class_status, name FROM roster ORDER BY 1"
-    assert hand.ask(asked) == [
+    query = "SELECT class_id, class_title, course_name, class_status, name FROM roster ORDER BY 1"
+    assert hand.ask(query) == [
         (7, "as the class has it", "own course", 1, "Ada"),
         (8, "another", "own course", None, "Ada"),
     ]
@@ -101,9 +101,9 @@ def test_enrollment_spans_state_why_they_ended(hand: Hand) -> None:
     for student, cls, valid_from, valid_to, title in times:
         span = {"valid_from": valid_from, "valid_to": valid_to}
         hand.put("history.student_classes", student_id=student, class_id=cls, class_title=title, **span)
-    asked = """SELECT student_id, class_id, class_title, joined_on, left_on, is_from_before, membership_days, end_reason
+    query = """SELECT student_id, class_id, class_title, joined_on, left_on, is_from_before, membership_days, end_reason
                FROM enrollment_spans ORDER BY student_id, class_id, joined_on"""
-    assert hand.ask(asked) == [
+    assert hand.ask(query) == [
         (1, 7, "b", D[0], D[4], True, 4, "left the class"),
         (1, 7, "b", D[6], None, False, 4, None),
         (2, 7, "a", D[1], D[6], False, 5, "left the institution"),
@@ -156,8 +156,8 @@ def test_a_fall_has_an_equal_count_and_more_missing_than_completed(hand: Hand) -
         hand.put("history.student_summaries", student_id=number, valid_from=D[0], valid_to=D[-1], **before)
         for span, count in (({"valid_from": D[0], "valid_to": D[-1]}, missing), ({"valid_from": D[-1]}, 4)):
             hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
-    asked = "SELECT name, reason, reason_count, is_falling FROM students_to_watch ORDER BY student_id"
-    assert hand.ask(asked) == [(name, reason, 1, True) for name, (*_, reason) in FALLS.items() if reason]
+    query = "SELECT name, reason, reason_count, is_falling FROM students_to_watch ORDER BY student_id"
+    assert hand.ask(query) == [(name, reason, 1, True) for name, (*_, reason) in FALLS.items() if reason]
 
 
 def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> None:
@@ -165,8 +165,8 @@ def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> N
     hand.student(1, "Ada", total_assignments=0, completion_rate=0.0)
     hand.student(2, "Bob", total_assignments=4, completion_rate=0.0)
     hand.student(3, "Cyd", total_assignments=5, completion_rate=0.0)
-    asked = "SELECT student_id, severity, reason FROM students_to_watch"
-    assert hand.ask(asked) == [(3, 2.0, "low completion (0 %, under 30)")]
+    query = "SELECT student_id, severity, reason FROM students_to_watch"
+    assert hand.ask(query) == [(3, 2.0, "low completion (0 %, under 30)")]
     assert hand.ask("SELECT low_completion_students FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1") == [(1,)]
 
 
@@ -181,8 +181,8 @@ def test_students_without_a_login_get_some_days_and_are_not_inactive(hand: Hand)
         last = D[-1] - timedelta(days=60)  # an odd record: never there, and yet there
         activity = {"has_ever_logged_in": False, "last_activity_date": last}
         hand.put("history.student_activity", student_id=number, valid_from=D[0], **activity)
-    asked = "SELECT student_id, severity, reason FROM students_to_watch"
-    assert hand.ask(asked) == [(1, 1.5, f"never logged in, registered {D[-1] - timedelta(days=21)}")]
+    query = "SELECT student_id, severity, reason FROM students_to_watch"
+    assert hand.ask(query) == [(1, 1.5, f"never logged in, registered {D[-1] - timedelta(days=21)}")]
 
 
 def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) -> None:
@@ -199,9 +199,9 @@ def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) 
     }
     for number, (now, _) in cases.items():
         hand.student(number, f"S{number}", **now)
-    found: dict[int, float] = dict(hand.ask("SELECT student_id, severity FROM students_to_watch"))
-    assert found == {number: severity for number, (_, severity) in cases.items() if severity}
-    assert list(found) == [6, 3, 5, 2, 1, 4]
+    severities: dict[int, float] = dict(hand.ask("SELECT student_id, severity FROM students_to_watch"))
+    assert severities == {number: severity for number, (_, severity) in cases.items() if severity}
+    assert list(severities) == [6, 3, 5, 2, 1, 4]
     for name in ("inactive_days", "falling_points", "never_logged_in_days"):  # nothing is twice over a limit of 0
         hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = ?", [name])
     assert hand.ask("SELECT severity FROM students_to_watch WHERE student_id = 4") == [(2.0,)]
@@ -219,9 +219,9 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
         3: ((low, D[0], D[2]),),
         4: ((fine, D[0], None),),
     }
-    for number, told in versions.items():
-        hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=told[-1][2])
-        for values, valid_from, valid_to in told:
+    for number, row in versions.items():
+        hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=row[-1][2])
+        for values, valid_from, valid_to in row:
             span = {"valid_from": valid_from, "valid_to": valid_to}
             hand.put("history.student_summaries", student_id=number, **span, **values)
     hand.put("history.student_activity", student_id=2, assignment_missing_count=0, valid_from=D[0], valid_to=D[2])
@@ -229,10 +229,10 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
     why = "low completion (15 %, under 30)"
     fell = "completion fell from 80 to 15 % in 1 days: 8 of 20 assignments, was 8 of 10; 9 more missing"
     hand.con.execute("UPDATE main.thresholds SET value = 1 WHERE name = 'falling_days'")
-    asked = """SELECT snapshot_date, student_id, name, change, severity, severity_before, reason, reason_before,
+    query = """SELECT snapshot_date, student_id, name, change, severity, severity_before, reason, reason_before,
                    reason_count, is_low_completion, is_falling, is_listed
                FROM watch_daily ORDER BY snapshot_date, student_id"""
-    assert hand.ask(asked) == [
+    assert hand.ask(query) == [
         (D[0], 1, "S1", None, 1.5, None, why, None, 1, True, False, True),
         (D[0], 3, "S3", None, 1.5, None, why, None, 1, True, False, True),
         (D[2], 1, "S1", "still to watch", 1.5, 1.5, why, why, 1, True, False, True),
@@ -247,11 +247,11 @@ def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> 
     for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
         hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=course, student_count=0)
         hand.put("main.class_summaries", class_id=number, average_completion_rate=completion, average_score=score)
-    asked = """SELECT class_id, course_completion_rate, completion_vs_course, completion_rank_in_course,
+    query = """SELECT class_id, course_completion_rate, completion_vs_course, completion_rank_in_course,
                    completion_rank, score_vs_institution, score_rank_in_course, score_rank, minutes_per_student,
                    classes_in_course
                FROM class_comparison ORDER BY 1"""
-    assert hand.ask(asked) == [
+    assert hand.ask(query) == [
         (1, 70.0, 10.0, 1, 1, None, None, None, None, 2),
         (2, 70.0, -10.0, 2, 2, 0.0, 1, 1, None, 2),
         (3, None, None, None, 3, 0.0, None, 1, None, None),

@@ -25,11 +25,11 @@ ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Two institutions of one night, one of them with a field that nobody declared; a third that never synced."""
-    with new_district([ASH, BIRCH], CEDAR) as made:
+    with new_district([ASH, BIRCH], CEDAR) as district:
         drifting = [student(i, house="red") for i in range(1, 7)]
-        made.house(ASH).night(1, [*drifting, student(7, **{"of Zebedee": 1})], classes(1))
-        made.house(BIRCH).night(1, students(3), classes(1))
-        yield made
+        district.house(ASH).night(1, [*drifting, student(7, **{"of Zebedee": 1})], classes(1))
+        district.house(BIRCH).night(1, students(3), classes(1))
+        yield district
 
 
 def run(district: District, *arguments: str) -> str:
@@ -45,8 +45,8 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
     with pytest.raises(NothingLandedError, match="run `rollbook fleet build` first"):
         run(district, "sql", "FROM students")
     assert "fleet.duckdb holds 2 institutions and 10 students, up to 2026-11-20." in run(district, "build")
-    asked = run(district, "sql", "SELECT institution, COUNT(*) AS n FROM students GROUP BY ALL ORDER BY ALL")
-    assert re.search(r"ash . 7 birch . 3", asked)
+    answer = run(district, "sql", "SELECT institution, COUNT(*) AS n FROM students GROUP BY ALL ORDER BY ALL")
+    assert re.search(r"ash . 7 birch . 3", answer)
     with pytest.raises(RollbookError, match="read-only"):
         run(district, "sql", "DELETE FROM students")
     target = tmp_path / "roster.csv"
@@ -64,8 +64,8 @@ def test_the_page_says_who_is_current_and_what_drifts(district: District) -> Non
     run(district, "build")
     state = district.warehouse / "fleet" / "state"
     state.mkdir(exist_ok=True)
-    told = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
-    (state / "birch.json").write_text(json.dumps({"format": FORMAT, "last": told}))
+    last = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
+    (state / "birch.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     printed = run(district, "report")
     assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never." in printed
     file = district.warehouse / "fleet-report.html"

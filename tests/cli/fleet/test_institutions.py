@@ -75,21 +75,21 @@ def test_commands_about_no_institution_run_without_a_name(registry: Path, typed:
 
 @pytest.mark.parametrize("typed", ["", " , "])
 def test_the_option_only_must_name_somebody(registry: Path, typed: str) -> None:
-    found = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
-    assert isinstance(found.exception, ArgumentError)
-    assert str(found.exception).startswith("--only is empty")
+    result = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
+    assert isinstance(result.exception, ArgumentError)
+    assert str(result.exception).startswith("--only is empty")
 
 
 def test_a_day_that_has_not_begun_is_refused_once_for_all(registry: Path) -> None:
-    found = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
-    assert str(found.exception) == "2999-01-01 has not begun anywhere: leave out --date to sync today"
+    result = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
+    assert str(result.exception) == "2999-01-01 has not begun anywhere: leave out --date to sync today"
     assert not (registry.parent / "warehouse").exists()
 
 
 def test_a_paused_institution_is_shown_with_the_reason_until_it_is_resumed(registry: Path) -> None:
     def run(*typed: str) -> str:
-        found = CliRunner().invoke(app, ["fleet", *typed])
-        return f"{found.output}{found.exception or ''}"
+        result = CliRunner().invoke(app, ["fleet", *typed])
+        return f"{result.output}{result.exception or ''}"
 
     assert "Say why: add --reason" in run("pause", "ash", "--reason", " ")
     assert "did you mean birch?" in run("pause", "birh", "--reason", "x")
@@ -135,8 +135,8 @@ def test_an_empty_registry_is_a_fleet_of_none(registry: Path) -> None:
 
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
-    with new_district(["ash", "birch"], "cedar") as made:
-        yield made
+    with new_district(["ash", "birch"], "cedar") as district:
+        yield district
 
 
 @pytest.mark.slow
@@ -156,8 +156,8 @@ def test_a_night_from_the_command_line(district: District) -> None:
         r"^synced  birch  \d{4}-\d\d-\d\d: 60 students, 1 classes, in [\d.]+ s$", first.stdout, re.MULTILINE
     )
     assert "3 synced of 3 institutions." in first.stdout
-    asked = json.loads(run("status", "--json").stdout)["institutions"]
-    assert [i["last"]["requests"] for i in asked] == [3, 3, 3]
+    content = json.loads(run("status", "--json").stdout)["institutions"]
+    assert [i["last"]["requests"] for i in content] == [3, 3, 3]
     district["birch"].students = students(20)
     held = run("sync", "--fresh")
     assert held.returncode == 3
@@ -167,9 +167,9 @@ def test_a_night_from_the_command_line(district: District) -> None:
     failed = run("sync", "--fresh", "--only", "birch,cedar")
     assert failed.returncode == 1
     assert "1 held, 1 failed of 2 institutions" in failed.stdout
-    known = json.loads(run("status", "--json").stdout)
-    assert known["counts"] == {"synced": 1, "held": 1, "failed": 1}
-    assert [i["institution"] for i in known["institutions"]] == ["ash", "birch", "cedar"]
+    content = json.loads(run("status", "--json").stdout)
+    assert content["counts"] == {"synced": 1, "held": 1, "failed": 1}
+    assert [i["institution"] for i in content["institutions"]] == ["ash", "birch", "cedar"]
     checked = run("check")
     assert checked.returncode == 1
     assert "cedar, service: The records service at" in checked.stdout

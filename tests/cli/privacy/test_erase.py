@@ -16,9 +16,9 @@ from tests.support.records import classes, students
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    with new_house(students(9), classes(2)) as made:
-        made.night(1)
-        yield made
+    with new_house(students(9), classes(2)) as house:
+        house.night(1)
+        yield house
 
 
 def typed(house: House, *arguments: str) -> Result:
@@ -37,9 +37,9 @@ def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
     assert isinstance(refused.exception, ArgumentError)
     assert "under a legal hold" in str(refused.exception)
     assert typed(house, "erase", "7", "--lift").exit_code == 0
-    asked = typed(house, "erase", "7", "--reason", "case 12")
-    assert isinstance(asked.exception, HeldError)
-    assert "Will be erased" in asked.output
+    answer = typed(house, "erase", "7", "--reason", "case 12")
+    assert isinstance(answer.exception, HeldError)
+    assert "Will be erased" in answer.output
     assert [e.kind for e in access.entries(house.warehouse)[0]] == ["erase --dry-run", "erase"]
     assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
     done = typed(house, "erase", "7", "--reason", "case 12", "--yes")

@@ -21,8 +21,8 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def house(service: Service) -> Iterator[House]:
-    with folder() as made:
-        yield two_nights(House(made / "w", service))
+    with folder() as root:
+        yield two_nights(House(root / "w", service))
 
 
 @pytest.fixture

@@ -40,12 +40,12 @@ STAGES = ("land", "snapshot", "merge", "publish")
 
 def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called in turn."""
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     return [
-        lambda: made.update(manifest=land(rollbook)),
-        lambda: snapshot(rollbook, made["manifest"]),
-        lambda: made.update(merged=merge(rollbook)),
-        lambda: publish(rollbook, made["merged"]),
+        lambda: results.update(manifest=land(rollbook)),
+        lambda: snapshot(rollbook, results["manifest"]),
+        lambda: results.update(merged=merge(rollbook)),
+        lambda: publish(rollbook, results["merged"]),
     ]
 
 

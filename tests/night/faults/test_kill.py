@@ -32,20 +32,20 @@ MAX_STEPS = 80
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(300, day=FIRST, api_key=KEY) as made:
-        yield made
+    with Sandbox(300, day=FIRST, api_key=KEY) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
 def twin() -> Iterator[Path]:
-    with folder() as made:
-        yield made
+    with folder() as root:
+        yield root
 
 
 @pytest.fixture
 def victim() -> Iterator[Path]:
-    with folder() as made:
-        yield made
+    with folder() as root:
+        yield root
 
 
 def read(warehouse: Path) -> date | None:
@@ -73,8 +73,8 @@ def tables(warehouse: Path) -> dict[str, str]:
     """The digests of all tables, but for the table of the days, which tells of landings, of which killed syncs leave
     more.
     """
-    found = export(warehouse / "rollbook.duckdb", RECORDS)
-    return {name: digest for name, digest in found.items() if not name.startswith("spans.days")}
+    digests = export(warehouse / "rollbook.duckdb", RECORDS)
+    return {name: digest for name, digest in digests.items() if not name.startswith("spans.days")}
 
 
 def assert_nothing_left(warehouse: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_sync_killed_before_each_step_is_recovered_by_the_next(sandbox: Sandbo
         sandbox.day = day
         sync(rollbook(twin, sandbox.url, today=day), day)
     copy(twin, victim)
-    for made in ("raw", "snapshots/*"):
-        for found in victim.glob(f"{made}/snapshot_date={last}"):
-            shutil.rmtree(found)
+    for pattern in ("raw", "snapshots/*"):
+        for folder_of_day in victim.glob(f"{pattern}/snapshot_date={last}"):
+            shutil.rmtree(folder_of_day)
     past.rebuild(rollbook(victim, today=FIRST), confirm=always, accept_loss=True)
     for step in range(1, MAX_STEPS):
         killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))

@@ -39,9 +39,9 @@ def graph(zone: str, line: str = "15 2 * * *", **more: str) -> Iterator[Any]:
 
 def dagster_ticks(line: str, zone: str, start: datetime, days: int) -> list[datetime]:
     """The moments at which Dagster's scheduler would start a run."""
-    found = schedule_execution_time_iterator(start.timestamp(), line, zone, ascending=True)
+    ticks = schedule_execution_time_iterator(start.timestamp(), line, zone, ascending=True)
     end = start + timedelta(days=days)
-    return [t.astimezone(UTC) for t in takewhile(lambda t: t < end, found) if t > start]
+    return [t.astimezone(UTC) for t in takewhile(lambda t: t < end, ticks) if t > start]
 
 
 def run_at(defs: Any, tick: datetime) -> Any:

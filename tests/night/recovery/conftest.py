@@ -16,19 +16,19 @@ from tests.support.records import classes, students
 @pytest.fixture(scope="package")
 def three_nights() -> Iterator[Path]:
     """Three nights of sixty students, and another on the third. To be copied, not changed."""
-    with new_house(students(60), classes(4)) as made:
-        made.night(1)
-        made.night(2)
-        made.night(3, LISTED)
-        yield made.warehouse
+    with new_house(students(60), classes(4)) as house:
+        house.night(1)
+        house.night(2)
+        house.night(3, LISTED)
+        yield house.warehouse
 
 
 @pytest.fixture
 def house(three_nights: Path) -> Iterator[House]:
     """Those nights, in a warehouse of the test's own, on the fourth."""
-    with new_house(LISTED, classes(4)) as made:
-        shutil.copytree(three_nights, made.warehouse, symlinks=True)
-        yield made.at(4)
+    with new_house(LISTED, classes(4)) as house:
+        shutil.copytree(three_nights, house.warehouse, symlinks=True)
+        yield house.at(4)
 
 
 @pytest.fixture

@@ -27,11 +27,11 @@ def tonight(number: int) -> Records:
 @pytest.fixture(scope="module")
 def six_nights(three_nights: Path) -> Iterator[Path]:
     """Six nights, of which the first three are in the history alone. To be copied, not changed."""
-    with new_house(classes=classes(4), keep_days=2) as made:
-        shutil.copytree(three_nights, made.warehouse, symlinks=True)
+    with new_house(classes=classes(4), keep_days=2) as house:
+        shutil.copytree(three_nights, house.warehouse, symlinks=True)
         for number in range(4, 7):
-            made.night(number, tonight(number))
-        yield made.warehouse
+            house.night(number, tonight(number))
+        yield house.warehouse
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_where_expired_days_would_be_lost_a_sync_fails(house: House, expired: Ex
     with pytest.raises(ExpiredError) as lost:
         house.sync()
     assert lost.value.exit_code == 1
-    gone = f"The history of 3 days ({night(1)} to {night(3)}) was only in a published file that is gone"
-    assert gone in lost.value.message
+    message = f"The history of 3 days ({night(1)} to {night(3)}) was only in a published file that is gone"
+    assert message in lost.value.message
     assert "rollbook rebuild --accept-loss" in lost.value.message
     assert [m.verdict for m in house.landings(night(7))] == [None]
     assert not house.published.exists()
@@ -101,13 +101,13 @@ def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(hous
 
 
 def test_refused_records_expire_in_kept_files_too() -> None:
-    with new_house(classes=classes(4), keep_days=2, pseudonymous=True) as made:
-        made.night(1, [*LISTED, student(50) | {"name": None}])
+    with new_house(classes=classes(4), keep_days=2, pseudonymous=True) as house:
+        house.night(1, [*LISTED, student(50) | {"name": None}])
         for number in range(2, 5):
-            made.night(number, LISTED)
-            assert made.rollbook().listener(Pseudonymous).is_current()
-        warehouse = made.rollbook().warehouse
+            house.night(number, LISTED)
+            assert house.rollbook().listener(Pseudonymous).is_current()
+        warehouse = house.rollbook().warehouse
         assert len(warehouse.kept()) == 3
-        for file in (made.published, *warehouse.kept()):
+        for file in (house.published, *warehouse.kept()):
             assert rows(file, "FROM ops.rejects") == []
             assert warehouse.own.is_unmodified(file)

@@ -46,8 +46,8 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     path = house.warehouse / name
     if not path.exists():
         path.write_bytes(msgspec.json.encode(Expired(days={})))
-    kept = path.with_name("kept")
-    shutil.copyfile(path, kept)
+    aside = path.with_name("kept")
+    shutil.copyfile(path, aside)
     damage(path)
     house.service.students = students(59)
     house.service.requests.clear()
@@ -57,7 +57,7 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     (landed,) = house.landings(night(4))
     assert landed.verdict is None
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    kept.rename(path)
+    aside.rename(path)
     house.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])
     assert house.tables() == expected.night(5, students(59), classes(4)).tables()
@@ -65,7 +65,7 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
 
 def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: House, expected: Expected) -> None:
     manifest = house.warehouse / MANIFESTS[0]
-    kept = manifest.read_bytes()
+    content = manifest.read_bytes()
     manifest.write_bytes(b"")
     house.service.students = students(59)
     commit = RawStore.commit
@@ -78,7 +78,7 @@ def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: Ho
         patch.setattr(RawStore, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
             house.sync()
-    manifest.write_bytes(kept)
+    manifest.write_bytes(content)
     house.service.students = students(60)
     house.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])

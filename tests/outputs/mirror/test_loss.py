@@ -22,8 +22,8 @@ from tests.support.wire.storage import restored
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
-        yield made
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
+        yield house
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def test_a_lost_raw_folder_fails_the_night_and_returns_from_the_copy(
         nights.play(1)
     assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
     assert house.rollbook().listener(Mirror).verify() == []
-    for asked in ("status", "verify", "sync"):
-        told = command(house, asked)
-        assert told.exit_code == 1
-        assert "is missing here" in str(told.exception)
+    for name in ("status", "verify", "sync"):
+        output = command(house, name)
+        assert output.exit_code == 1
+        assert "is missing here" in str(output.exception)
     assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
 
     assert command(house, "restore", "--into", str(tmp_path / "back")).exit_code == 0

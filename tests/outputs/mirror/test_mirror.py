@@ -33,8 +33,8 @@ from tests.support.wire.storage import restored
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
-        yield made
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
+        yield house
 
 
 def copy_of(house: House) -> Path:
@@ -234,31 +234,31 @@ def test_an_erased_student_leaves_the_copy_too(house: House, tmp_path: Path) -> 
 
 def _mentions(house: House) -> int:
     """How many objects hold the student's name, decompressed."""
-    text, found = b"Xanthippe", 0
+    text, count = b"Xanthippe", 0
     for path in filter(Path.is_file, copy_of(house).rglob("*")):
         if path.suffix == ".parquet":
-            found += text in str(pq.read_table(path).to_pylist()).encode()
+            count += text in str(pq.read_table(path).to_pylist()).encode()
         elif "bodies.zst" in path.name:
             bodies = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
-            found += text in bodies.read()
+            count += text in bodies.read()
         else:
-            found += text in path.read_bytes()
-    return found
+            count += text in path.read_bytes()
+    return count
 
 
 def test_the_commands_say_how_the_copy_is_doing(house: House, tmp_path: Path) -> None:
     begin(house)
-    told = command(house, "status")
-    assert told.exit_code == 0
-    assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in told.stdout
+    output = command(house, "status")
+    assert output.exit_code == 0
+    assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in output.stdout
     assert "Copied 0 files" in command(house, "sync").stdout
     assert "is intact" in command(house, "verify").stdout
-    told = command(house, "restore", "--into", str(tmp_path / "new"))
-    assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in told.stdout
+    output = command(house, "restore", "--into", str(tmp_path / "new"))
+    assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in output.stdout
     (body,) = copy_of(house).rglob("bodies.zst.*")
     body.unlink()
-    found = f"Missing or damaged in the copy: {body.relative_to(copy_of(house)).as_posix()}. Delete"
-    assert found in str(command(house, "verify").exception)
+    message = f"Missing or damaged in the copy: {body.relative_to(copy_of(house)).as_posix()}. Delete"
+    assert message in str(command(house, "verify").exception)
     assert "Copied 1 file" in command(house, "sync").stdout
     lake = house.over.pop("lake")
     erase(house, 7)

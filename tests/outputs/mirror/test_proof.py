@@ -29,8 +29,8 @@ ADVICE = "Run `rollbook mirror verify`; if it finds nothing, run `rollbook rebui
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as made:
-        yield made
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
+        yield house
 
 
 def prove(house: House) -> str:
@@ -122,15 +122,15 @@ def test_with_expired_days_each_file_is_compared_with_the_lake(house: House) -> 
     begin_changing(house, 6)
     assert len(house.rollbook().landings.expired_days()) == 3
     assert prove(house) == PROVEN.format(5)
-    kept = house.rollbook().warehouse.kept()
-    alter(kept[0], "UPDATE history.students SET name = 'Somebody' WHERE student_id = 9", house)
+    versions = house.rollbook().warehouse.kept()
+    alter(versions[0], "UPDATE history.students SET name = 'Somebody' WHERE student_id = 9", house)
     with pytest.raises(
-        MirrorError, match=rf"{kept[0].name}: 1 records of students are not what was landed on 2026-11-"
+        MirrorError, match=rf"{versions[0].name}: 1 records of students are not what was landed on 2026-11-"
     ):
         prove(house)
-    content = kept[1].read_bytes()
-    kept[1].write_bytes(content[: len(content) // 3])
-    with pytest.raises(MirrorError, match=rf"{kept[1].name} cannot be read"):
+    content = versions[1].read_bytes()
+    versions[1].write_bytes(content[: len(content) // 3])
+    with pytest.raises(MirrorError, match=rf"{versions[1].name} cannot be read"):
         prove(house)
 
 
@@ -140,9 +140,9 @@ def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, m
     restore = mirror.restore
 
     def without_a_day(url: str, folder: str, into: Path, *rest: Any) -> Any:
-        found = restore(url, folder, into, *rest)
+        catalog = restore(url, folder, into, *rest)
         (into / "raw" / f"snapshot_date={night(5)}").rename(into / "elsewhere")
-        return found
+        return catalog
 
     monkeypatch.setattr(mirror, "restore", without_a_day)
     with pytest.raises(MirrorError, match="What was restored from the copy is not what readers have: 30 rows of stud"):

@@ -38,8 +38,8 @@ def between(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between]:
 def house(server: str, between: Between) -> Iterator[House]:
     name = f"records-{uuid4().hex[:12]}"
     make_bucket(server, name)
-    with new_house(students(30), classes(2), lake=f"s3://{name}/school") as made:
-        yield made
+    with new_house(students(30), classes(2), lake=f"s3://{name}/school") as house:
+        yield house
 
 
 def every(number: int, what: str) -> Fault:

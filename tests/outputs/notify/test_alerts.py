@@ -23,8 +23,8 @@ GOOD = Outcome("run-2", AlertKind.SYNCED, night(2))
 @pytest.fixture
 def house(hook: Webhook) -> Iterator[House]:
     """A warehouse with one night, and a service to tell."""
-    with new_house(students(60), classes(2), notify=hook.url) as made:
-        yield begin(made).at(2)
+    with new_house(students(60), classes(2), notify=hook.url) as house:
+        yield begin(house).at(2)
 
 
 def alerts(house: House, **over: Any) -> Alerts:
@@ -36,9 +36,9 @@ def tell(house: House, *outcomes: Outcome, **over: Any) -> list[bool]:
     """Report and deliver, each from a new process."""
     news = []
     for outcome in outcomes:
-        made = alerts(house, **over)
-        news.append(made.report(outcome))
-        deliver({"": made})
+        own = alerts(house, **over)
+        news.append(own.report(outcome))
+        deliver({"": own})
     return news
 
 
@@ -123,8 +123,8 @@ def test_a_refusing_service_is_not_asked_again_or_quoted(
     assert [r.getMessage() for r in caplog.records if r.name.startswith("rollbook.outputs.notify")] == [
         "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 404"
     ]
-    kept = (house.warehouse / "build" / "alerts.json").read_text()
-    assert "T0KEN" not in caplog.text + repr(house.settings()) + kept
+    content = (house.warehouse / "build" / "alerts.json").read_text()
+    assert "T0KEN" not in caplog.text + repr(house.settings()) + content
 
 
 def test_only_the_addresses_that_failed_are_tried_again(house: House, hook: Webhook) -> None:
@@ -166,5 +166,5 @@ def test_a_night_is_late_two_hours_after_its_time(house: House, now: str, missed
     house.now = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
     assert alerts(house, timezone="Europe/Berlin").missed_night() is None
     house.now = datetime.fromisoformat(now)
-    found = alerts(house, timezone="Europe/Berlin").missed_night()
-    assert found == (datetime.fromisoformat(missed) if missed else None)
+    night_missed = alerts(house, timezone="Europe/Berlin").missed_night()
+    assert night_missed == (datetime.fromisoformat(missed) if missed else None)

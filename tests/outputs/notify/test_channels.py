@@ -21,8 +21,8 @@ OUT_OF_REACH = "could not be reached, or did not answer in time"
 
 @pytest.fixture
 def box() -> Iterator[Mailbox]:
-    with mailbox() as made:
-        yield made
+    with mailbox() as listener:
+        yield listener
 
 
 def mail(

@@ -86,8 +86,8 @@ def test_a_classs_students_to_watch_are_its_rosters(fortnight: School) -> None:
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
         data = morning.load_morning(con)
     roster = fortnight.frame("SELECT class_id, class_title, student_id FROM roster")
-    asked = f"SELECT student_id, change FROM watch_daily WHERE snapshot_date = '{LAST}' AND severity IS NOT NULL"
-    roster["change"] = roster.student_id.map(fortnight.frame(asked).set_index("student_id").change)
+    query = f"SELECT student_id, change FROM watch_daily WHERE snapshot_date = '{LAST}' AND severity IS NOT NULL"
+    roster["change"] = roster.student_id.map(fortnight.frame(query).set_index("student_id").change)
     by_class = roster.groupby("class_id")
     for w in data.watched:
         mine = by_class.get_group(w.class_id)
@@ -102,22 +102,22 @@ def test_the_pages_verdict_is_the_newest_day_of_watch_daily(fortnight: School) -
     counts = dict(
         fortnight.rows(f"SELECT change, COUNT(*) FROM watch_daily WHERE snapshot_date = '{LAST}' GROUP BY change")
     )
-    new, still, gone = (counts.get(f"{change} to watch", 0) for change in ("newly", "still", "no longer"))
+    new, still, former = (counts.get(f"{change} to watch", 0) for change in ("newly", "still", "no longer"))
     assert f"{new} students are newly to watch, of {new + still} in all." in shown
     assert f"New since Tuesday, 6 October 2026 {new} newly to watch : " in shown
-    assert f"{gone} no longer to watch" in shown
+    assert f"{former} no longer to watch" in shown
     bands = fortnight.rows("SELECT severity >= 4, COUNT(*) FROM students_to_watch GROUP BY 1 ORDER BY 1")
     assert f"4 and more {bands[1][1]} " in shown
 
 
 def test_report_counts_of_changes_match_the_views(fortnight: School) -> None:
     shown = text(made(fortnight))
-    new, gone = fortnight.rows(
+    new, former = fortnight.rows(
         f"SELECT students_added, students_removed FROM progress_daily WHERE snapshot_date = '{LAST}'"
     )[0]
-    assert (new, gone) != (0, 0)
+    assert (new, former) != (0, 0)
     assert f"{new} student{' is' if new == 1 else 's are'} new or back" in shown
-    assert f"{gone} student{' is' if gone == 1 else 's are'} no longer listed" in shown
+    assert f"{former} student{' is' if former == 1 else 's are'} no longer listed" in shown
     last = f"change = 'joined' AND snapshot_date = '{LAST}'"
     (joined,) = fortnight.rows(f"SELECT COUNT(DISTINCT student_id) FROM enrollment_changes WHERE {last}")[0]
     assert f"{joined} students joined a class" in shown
@@ -133,9 +133,9 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
 
 def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: School) -> None:
     listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
-    found = re.findall(r"<li><strong>(.*?)</strong>.*?severity ([\d.]+); .*?<br>(.*?)</li>", listed)
+    matches = re.findall(r"<li><strong>(.*?)</strong>.*?severity ([\d.]+); .*?<br>(.*?)</li>", listed)
     to_watch = fortnight.rows("SELECT name, severity, reason FROM students_to_watch ORDER BY severity DESC, student_id")
-    assert [tuple(map(unescape, row)) for row in found] == [
+    assert [tuple(map(unescape, row)) for row in matches] == [
         (n, f"{severity:.1f}", why) for n, severity, why in to_watch
     ]
 

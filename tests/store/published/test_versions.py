@@ -16,9 +16,9 @@ from tests.support.processes.commands import program
 
 @pytest.fixture
 def versions(tmp_path: Path) -> Versions:
-    made = Versions(tmp_path, 0o640, 0o750)
-    made.prepare()
-    return made
+    versions = Versions(tmp_path, 0o640, 0o750)
+    versions.prepare()
+    return versions
 
 
 def publish(versions: Versions, content: str) -> Path:

@@ -50,44 +50,44 @@ def versions(shown: Iterable[Shown], table: str) -> set[Version]:
     Landings are folded in order, of whatever day: each statement overlays what was known, and a proven landing ends all
     that is not listed. A refused record is listed; such a record and an unstated table leave what was known.
     """
-    found: set[Version] = set()
-    known: dict[int, dict[Row, Row]] = {}
+    rows_seen: set[Version] = set()
+    stated: dict[int, dict[Row, Row]] = {}
     open_rows: dict[Row, tuple[Row, date]] = {}
     for day, landings in groupby(sorted(shown, key=lambda s: (s.day, s.landing)), key=lambda s: s.day):
         for one in landings:
             if one.proven:
-                known = {number: rows for number, rows in known.items() if number in one.records}
+                stated = {number: rows for number, rows in stated.items() if number in one.records}
             for number, tables in one.records.items():
                 if (rows := (tables or {}).get(table)) is not None:
-                    known[number] = rows
-        holds = {key: value for rows in known.values() for key, value in rows.items()}
+                    stated[number] = rows
+        holds = {key: value for rows in stated.values() for key, value in rows.items()}
         for key, (value, since) in list(open_rows.items()):
             if holds.get(key) != value:
-                found.add((key, value, since, day))
+                rows_seen.add((key, value, since, day))
                 del open_rows[key]
         for key, value in holds.items():
             open_rows.setdefault(key, (value, day))
-    return found | {(key, value, since, None) for key, (value, since) in open_rows.items()}
+    return rows_seen | {(key, value, since, None) for key, (value, since) in open_rows.items()}
 
 
 def changes(versions_: set[Version], columns: tuple[str, ...]) -> set[Row]:
     """The change log of one table: (day, key, change, column, old, new)."""
-    found: set[Row] = set()
+    log: set[Row] = set()
     for key in {v[0] for v in versions_}:
         before: Version | None = None
         for version in sorted((v for v in versions_ if v[0] == key), key=lambda v: v[2]):
             _, value, since, _until = version
             if before is not None and before[3] == since:
-                found |= {
+                log |= {
                     (since, key, "changed", column, old, new)
                     for column, old, new in zip(columns, before[1], value, strict=True)
                     if old != new
                 }
             else:
                 if before is not None:
-                    found.add((before[3], key, "removed", None, None, None))
-                found.add((since, key, "added" if before is None else "returned", None, None, None))
+                    log.add((before[3], key, "removed", None, None, None))
+                log.add((since, key, "added" if before is None else "returned", None, None, None))
             before = version
         if before is not None and before[3] is not None:
-            found.add((before[3], key, "removed", None, None, None))
-    return found
+            log.add((before[3], key, "removed", None, None, None))
+    return log

@@ -65,7 +65,7 @@ class Night(NamedTuple):
 
 def played(nights: Mapping[date, Night]) -> States:
     """The state after each night."""
-    found: States = {}
+    states: States = {}
     now = Day()
     for day, night in nights.items():
         now = deepcopy(now)
@@ -79,8 +79,8 @@ def played(nights: Mapping[date, Night]) -> States:
             now.students = {r["id"]: now.students[r["id"]] for r in records if r["id"] in now.students}
         if "classes" not in night.unproven:
             now.classes = classes
-        found[day] = now
-    return found
+        states[day] = now
+    return states
 
 
 DETAILS = ("email", "name", "first_name", "last_name", "reference_id", "registration_date")
@@ -186,8 +186,8 @@ def gain(now: float | None, then: float | None) -> float | None:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """The average of the known values."""
-    known = [v for v in values if v is not None]
-    return rounded(sum(known) / len(known)) if known else None
+    numbers = [v for v in values if v is not None]
+    return rounded(sum(numbers) / len(numbers)) if numbers else None
 
 
 def _gains(now: Pupil, then: Pupil | None) -> Row:
@@ -206,24 +206,24 @@ def _gains(now: Pupil, then: Pupil | None) -> Row:
 
 def student_weekly(states: States) -> list[Row]:
     """The view of this name."""
-    found = []
+    rows = []
     for week in weeks(states):
         earlier = states[week.before].students if week.before else {}
         for number, pupil in states[week.last].students.items():
             then = earlier.get(number)
             row = {"student_id": number, "was_listed_before": then is not None}
-            found.append(row | student_state(pupil, week.last) | _columns(week) | _gains(pupil, then))
-    return found
+            rows.append(row | student_state(pupil, week.last) | _columns(week) | _gains(pupil, then))
+    return rows
 
 
 def progress_weekly(states: States) -> list[Row]:
     """The view of this name."""
-    found = []
+    rows = []
     for week in weeks(states):
         now, then = states[week.last].students, states[week.before].students if week.before else {}
         same = [_gains(now[number], then[number]) for number in now.keys() & then.keys()]
         active = sum(bool(student_state(p, week.last)["is_active"]) for p in now.values())
-        found.append(
+        rows.append(
             _columns(week)
             | {"students": len(now), "active_students": active, "active_percent": rounded(100 * active / len(now))}
             | {"average_completion_rate": mean(p.completion for p in now.values())}
@@ -231,12 +231,12 @@ def progress_weekly(states: States) -> list[Row]:
             | {"same_students": len(same) if week.before else None}
             | {f"same_{k}_change": mean(g[f"{k}_change"] for g in same) for k in ("completion", "score", "minutes")}
         )
-    return found
+    return rows
 
 
 def class_weekly(states: States) -> list[Row]:
     """The view of this name."""
-    found = []
+    rows = []
     for week in weeks(states):
         now, then = states[week.last], states[week.before] if week.before else Day()
         for number, row in now.classes.items():
@@ -246,7 +246,7 @@ def class_weekly(states: States) -> list[Row]:
                 for s in now.students.keys() & then.students.keys()
                 if all(number in (day.students[s].classes or {}) for day in (now, then))
             ]
-            found.append(
+            rows.append(
                 {"class_id": number}
                 | row
                 | _columns(week)
@@ -256,7 +256,7 @@ def class_weekly(states: States) -> list[Row]:
                 | {"same_students": len(same) if week.before else None}
                 | {f"same_{k}_change": mean(g[f"{k}_change"] for g in same) for k in ("completion", "score")}
             )
-    return found
+    return rows
 
 
 # Of each field: the kind of change, the name, and whether the value is a decimal number.
@@ -284,21 +284,21 @@ TOLD = {
 
 def student_timeline(states: States) -> list[Row]:
     """The view of this name."""
-    found = []
-    known = set(next(iter(states.values())).students)
+    rows = []
+    seen = set(next(iter(states.values())).students)
     for (_, before), (day, now) in pairwise(states.items()):
         for number in before.students.keys() | now.students.keys():
             then, pupil = before.students.get(number), now.students.get(number)
-            told = [*_listing(number in known, then, pupil), *_enrolment(then, pupil)]
+            changes = [*_listing(number in seen, then, pupil), *_enrolment(then, pupil)]
             if then and pupil:
-                told += _fields(then, pupil)
-            found += [
+                changes += _fields(then, pupil)
+            rows += [
                 {"snapshot_date": day, "student_id": number, "what": what, "description": description}
                 | {"class_id": cls, "class_title": title}
-                for what, description, cls, title in told
+                for what, description, cls, title in changes
             ]
-        known |= now.students.keys()
-    return found
+        seen |= now.students.keys()
+    return rows
 
 
 Told = tuple[str, str, int | None, str | None]
@@ -329,12 +329,12 @@ def _fields(then: Pupil, now: Pupil) -> Iterator[Told]:
     pairs = [(then.details, now.details), (then.summary, now.summary)]
     if then.activity and now.activity:
         pairs.append((then.activity, now.activity))
-    told = set()
+    fields = set()
     for old, new in pairs:
         for name in TOLD.keys() & (old.keys() | new.keys()):
             if old.get(name) != new.get(name):
-                told.add((TOLD[name][0], _change(name, old.get(name), new.get(name))))
-    yield from ((what, words, None, None) for what, words in told)
+                fields.add((TOLD[name][0], _change(name, old.get(name), new.get(name))))
+    yield from ((what, words, None, None) for what, words in fields)
 
 
 def _change(name: str, old: Any, new: Any) -> str:

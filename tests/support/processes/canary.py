@@ -91,11 +91,11 @@ def contents(path: Path) -> str:
 def _hits(path: Path) -> set[str]:
     """The texts in one file. A file that was read once is not read again: most of a warehouse stays the same."""
     content, beside = path.read_bytes(), _beside(path)
-    known = path.suffix, sha256(content).digest(), sha256(beside).digest()
-    if known not in _read:
+    key = path.suffix, sha256(content).digest(), sha256(beside).digest()
+    if key not in _read:
         # Each piece is made once for all texts: reading a database is what takes long.
-        _read[known] = {text for piece in _pieces(path, content) for text in _texts(piece)}
-    return _read[known] | _texts(str(path).encode())
+        _read[key] = {text for piece in _pieces(path, content) for text in _texts(piece)}
+    return _read[key] | _texts(str(path).encode())
 
 
 def _texts(piece: bytes) -> set[str]:

@@ -54,8 +54,8 @@ def run_command(
     """Run the command to the end, with more variables than this process's."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.processes.kills", *_IMPORTED])
-    with tempfile.TemporaryDirectory() as made:
-        streams = [Path(made, name) for name in ("in", "out", "err")]
+    with tempfile.TemporaryDirectory() as root:
+        streams = [Path(root, name) for name in ("in", "out", "err")]
         for stream in streams:
             stream.write_text(stdin if stream.name == "in" else "")
         variables = {

@@ -79,9 +79,9 @@ def exploring(
     """`rollbook explore` over a warehouse, started in a folder; ended when the block is left."""
     (folder / "site").mkdir(parents=True)
     (folder / "site" / "sitecustomize.py").write_text(_RECORD)
-    log, asked = folder / "explore.log", folder / "asked.log"
+    log, audit = folder / "explore.log", folder / "asked.log"
     path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
-    env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(asked)}
+    env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(audit)}
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*COMMAND, *command, "--port", str(free_port()), *arguments],
@@ -94,11 +94,11 @@ def exploring(
 
     def address() -> str | None:
         assert process.poll() is None, log.read_text()
-        found = re.search(r"http://\S+", log.read_text())
-        return found[0] if found else None
+        matches = re.search(r"http://\S+", log.read_text())
+        return matches[0] if matches else None
 
     try:
-        yield Explored(process, until(address, START_WITHIN), log, asked)
+        yield Explored(process, until(address, START_WITHIN), log, audit)
     finally:
         if process.poll() is None:
             process.kill()
@@ -108,34 +108,34 @@ def exploring(
 @contextmanager
 def staying_home(page: Page, explored: Explored) -> Iterator[None]:
     """Fails when the page, or the server, asks anything of another host or port, or the page has an error."""
-    asked: list[str] = []
+    lines: list[str] = []
     errors: list[str] = []
 
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: lines.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield
-    assert asked
+    assert lines
     assert errors == []
-    strangers = [url for url in map(urlsplit, asked) if url.scheme not in ("data", "blob")]
+    strangers = [url for url in map(urlsplit, lines) if url.scheme not in ("data", "blob")]
     assert [url for url in strangers if url.netloc != explored.host] == []
     assert explored.asks_elsewhere() == []
 
 
 def rows(table: Locator) -> list[list[str]]:
     """The rows of a table below the headings, read at one moment."""
-    found: list[list[str]] = table.locator("tbody").evaluate(
+    rows: list[list[str]] = table.locator("tbody").evaluate(
         "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
     )
-    return found
+    return rows
 
 
 def table(page: Page, *headings: str) -> Locator:
     """The table with such headings."""
-    found = page.locator("table")
+    tables = page.locator("table")
     for heading in headings:
-        found = found.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
-    return found
+        tables = tables.filter(has=page.locator("th", has_text=re.compile(f"^{re.escape(heading)}$")))
+    return tables
 
 
 def fits(page: Page) -> bool:

@@ -65,9 +65,9 @@ def disk(size: int = 64 * MB) -> Iterator[Disk]:
     """A disk of so many bytes, mounted for as long as the block lasts."""
     if os.getuid() != 0:
         pytest.skip("a small disk takes root to mount: run these tests as root to have them run")
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as root:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "rollbook-test", made],
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "rollbook-test", root],
             capture_output=True,
             text=True,
             check=False,
@@ -75,9 +75,9 @@ def disk(size: int = 64 * MB) -> Iterator[Disk]:
         if done.returncode:
             pytest.skip(f"a small disk cannot be mounted here ({done.stderr.strip()}), though this is root")
         try:
-            yield Disk(Path(made))
+            yield Disk(Path(root))
         finally:
-            subprocess.run(["umount", "--lazy", made], check=True)
+            subprocess.run(["umount", "--lazy", root], check=True)
 
 
 def _mount(*arguments: str) -> None:
@@ -130,35 +130,35 @@ def _work(work: Callable[[], Any], first: Callable[[], None], results: Connectio
 
 def open_below(root: Path) -> list[str]:
     """The files below a folder that this process has open."""
-    found = []
+    rows = []
     for fd in Path("/proc/self/fd").iterdir():
         try:
             target = str(fd.readlink())
         except OSError:  # the descriptor of the listing itself
             continue
         if target.startswith(f"{root}/"):
-            found.append(target)
-    return sorted(found)
+            rows.append(target)
+    return sorted(rows)
 
 
 def reached(warehouse: Path, bit: int) -> set[str]:
     """The files and folders which anybody (0o004) or the group (0o040) can open: all folders on the way let them in."""
-    found = set()
+    open_files = set()
     for path in (p for p in warehouse.rglob("*") if p.is_file()):
         real = path.resolve()
         above = [p for p in real.parents if p == warehouse or warehouse in p.parents]
         if real.stat().st_mode & bit and all(p.stat().st_mode & bit >> 2 for p in above):
-            found.add(path.relative_to(warehouse).parts[0])
-    return found
+            open_files.add(path.relative_to(warehouse).parts[0])
+    return open_files
 
 
 def left_over(warehouse: Path) -> list[str]:
     """The files in a warehouse that a finished sync would not leave there."""
     build = warehouse / "build"
-    known = {"writer.lock", "writer.txt", "mirror.json", "alerts.json", "alerts.lock"}
-    known |= {"spill", "stage", "day", "delta", "lake", "altered"}
-    found = [p for p in build.iterdir() if p.name not in known] if build.is_dir() else []
+    expected = {"writer.lock", "writer.txt", "mirror.json", "alerts.json", "alerts.lock"}
+    expected |= {"spill", "stage", "day", "delta", "lake", "altered"}
+    paths = [p for p in build.iterdir() if p.name not in expected] if build.is_dir() else []
     for folder in ("spill", "stage", "day", "delta", "lake"):
-        found += [p for p in (build / folder).rglob("*") if p.is_file()]
-    found += [p for p in warehouse.rglob("*") if p.name.endswith((".partial", ".wal", ".tmp"))]
-    return sorted(str(p.relative_to(warehouse)) for p in found)
+        paths += [p for p in (build / folder).rglob("*") if p.is_file()]
+    paths += [p for p in warehouse.rglob("*") if p.name.endswith((".partial", ".wal", ".tmp"))]
+    return sorted(str(p.relative_to(warehouse)) for p in paths)

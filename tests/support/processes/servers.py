@@ -30,9 +30,9 @@ def until(look: Callable[[], T | None], seconds: float, every: float = 0.3) -> T
     """Wait until `look` returns something, and return that; fails when it takes too long."""
     deadline = time.monotonic() + seconds
     while True:
-        found = look()
-        if found:
-            return found
+        result = look()
+        if result:
+            return result
         assert time.monotonic() < deadline, f"nothing within {seconds:g} seconds"
         time.sleep(every)
 
@@ -61,14 +61,14 @@ class Served:
     def family(self) -> set[int]:
         """The ids of all processes that carry this server's DAGSTER_HOME, no matter under which parent."""
         mark = f"DAGSTER_HOME={self.log.parent}\0".encode()
-        found = set()
+        numbers = set()
         for folder in Path("/proc").iterdir():
             try:
                 if folder.name.isdecimal() and mark in (folder / "environ").read_bytes() + b"\0":
-                    found.add(int(folder.name))
+                    numbers.add(int(folder.name))
             except OSError:  # somebody else's, or already gone
                 continue
-        return found - {os.getpid()}
+        return numbers - {os.getpid()}
 
     def stop(self) -> None:
         """Ask the server to stop, as a service manager does; else kill the server, which the return code shows."""
@@ -88,8 +88,8 @@ class Served:
 
     def runs(self) -> list[dict[str, Any]]:
         """The id, status, start and tags of all runs, the newest first."""
-        found = self.ask(RUNS)["runsOrError"]["results"]
-        return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in found]
+        runs = self.ask(RUNS)["runsOrError"]["results"]
+        return [{**run, "tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in runs]
 
     def worker_of(self, run_id: str) -> int | None:
         """The process that does a run's work, and so holds the lock."""

@@ -26,8 +26,8 @@ WITHOUT_NAMES = {n: {"pseudonymous": "true", "pseudonymous_mode": '"644"'} for n
 @contextmanager
 def coded_district(secrets: Secrets) -> Iterator[District]:
     """The schools share the students' ids; in one school, names changed on the second night. For copying."""
-    with new_district([ASH, BIRCH], CEDAR) as made:
-        made.write(WITHOUT_NAMES)
+    with new_district([ASH, BIRCH], CEDAR) as district:
+        district.write(WITHOUT_NAMES)
         renamed = [
             pupil(1, "Q"),
             pupil(2, "Q", **within("summary", completed_assignments=19)),
@@ -35,11 +35,11 @@ def coded_district(secrets: Secrets) -> Iterator[District]:
             canary.canary(),
         ]
         secrets.add(renamed)
-        made.house(ASH).night(1, [*pupils(8), canary.canary()], taught())
-        made.house(ASH).night(2, renamed)
+        district.house(ASH).night(1, [*pupils(8), canary.canary()], taught())
+        district.house(ASH).night(2, renamed)
         for name, count in ((BIRCH, 6), (CEDAR, 3)):
-            made.house(name).night(1, pupils(count), taught())
-        yield made
+            district.house(name).night(1, pupils(count), taught())
+        yield district
 
 
 def file_of(district: District) -> Path:
@@ -81,13 +81,13 @@ def write(district: District, name: str) -> None:
 
 def version(file: Path) -> str:
     """The build that made a file."""
-    ((found,),) = reading.rows(file, "SELECT id FROM spans.version")
-    return str(found)
+    ((rows,),) = reading.rows(file, "SELECT id FROM spans.version")
+    return str(rows)
 
 
 def texts(district: District) -> set[str]:
     """The canary's texts in the file, by bytes and rows."""
-    return {text for found in canary.found(file_of(district).resolve().parent).values() for text in found}
+    return {text for texts in canary.found(file_of(district).resolve().parent).values() for text in texts}
 
 
 def reached(warehouse: Path) -> set[str]:

@@ -58,20 +58,20 @@ class Host(Service):
             school.url = self.url
         return self
 
-    def bent(self, asked: Asked) -> Reply:
+    def bent(self, request: Asked) -> Reply:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        reply = super().bent(asked)
+        reply = super().bent(request)
         sleep(reply.delay)
         self.at_once -= 1
         return replace(reply, delay=0.0)
 
-    def answer(self, asked: sandbox.ReceivedRequest) -> sandbox.Reply:
-        school = self.schools.get(asked.headers.get("x-api-key", ""))
+    def answer(self, request: sandbox.ReceivedRequest) -> sandbox.Reply:
+        school = self.schools.get(request.headers.get("x-api-key", ""))
         if school is None:
-            return super().answer(asked)
-        assert isinstance(asked, Asked)
-        return school.bent(asked)
+            return super().answer(request)
+        assert isinstance(request, Asked)
+        return school.bent(request)
 
 
 class InstitutionHouse(House):
@@ -168,9 +168,9 @@ class District:
     @property
     def known(self) -> Registry:
         """The registry, as a command reads it."""
-        known = settings.registry()
-        assert known is not None
-        return known
+        registry = settings.registry()
+        assert registry is not None
+        return registry
 
     def build(self) -> Built:
         """Build the files of all institutions."""
@@ -210,10 +210,10 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
 @contextmanager
 def two_schools(*others: str) -> Iterator[District]:
     """Ash and birch, of one night each, which share the students' ids; other schools never synced."""
-    with new_district(["ash", "birch"], *others) as made:
-        made.house("ash").night(1, students(4), classes(1))
-        made.house("birch").night(1, students(3), classes(1))
-        yield made
+    with new_district(["ash", "birch"], *others) as district:
+        district.house("ash").night(1, students(4), classes(1))
+        district.house("birch").night(1, students(3), classes(1))
+        yield district
 
 
 @contextmanager

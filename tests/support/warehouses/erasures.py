@@ -60,10 +60,10 @@ def live(house: House) -> None:
 def catalog(house: House) -> list[tuple[Any, ...]]:
     """The tables, views and macros that readers find, with their comments."""
     with duckdb.connect(house.published, read_only=True) as con:
-        found = con.execute("SELECT schema_name, table_name, comment FROM duckdb_tables()").fetchall()
-        found += con.execute("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
+        rows = con.execute("SELECT schema_name, table_name, comment FROM duckdb_tables()").fetchall()
+        rows += con.execute("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal").fetchall()
         columns = "schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal"
-        found += con.execute(f"SELECT {columns}").fetchall()
+        rows += con.execute(f"SELECT {columns}").fetchall()
         macros = "schema_name, function_name, parameters, comment FROM duckdb_functions() WHERE NOT internal"
-        found += con.execute(f"SELECT {macros}").fetchall()
-    return sorted(found, key=str)
+        rows += con.execute(f"SELECT {macros}").fetchall()
+    return sorted(rows, key=str)

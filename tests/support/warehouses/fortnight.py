@@ -107,8 +107,8 @@ def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path
 @contextmanager
 def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
     """Such a copy, for as long as the block lasts."""
-    with folder() as made:
-        yield copy(source, made, days)
+    with folder() as root:
+        yield copy(source, root, days)
 
 
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
@@ -132,5 +132,5 @@ def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
 def lake(warehouse: Path) -> dict[str, str]:
     """The digest of each file of the lake."""
     root = warehouse / "snapshots"
-    found = (p for p in root.rglob("*") if p.is_file())
-    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    paths = (p for p in root.rglob("*") if p.is_file())
+    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}

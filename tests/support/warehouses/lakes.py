@@ -60,18 +60,18 @@ def lakes(folder: Path, seed: int, *, nightly: bool) -> dict[str, SmallLake]:
     Its history is brought up `nightly`, or once at the end, which takes less time.
     """
     rng = random.Random(seed)
-    made = {}
+    lakes = {}
     for place, name in enumerate(NAMES):
         offsets = sorted(rng.sample(range(2 * place, 9), rng.randint(4, 5)))
         rng.shuffle(offsets)
         (folder / name).mkdir()
-        made[name] = SmallLake(folder / name)
+        lakes[name] = SmallLake(folder / name)
         for offset in offsets:
             proven = {s for s in ("students", "classes") if rng.random() < 0.7}
-            made[name].land(FIRST + timedelta(days=offset), shown(rng), proven)
+            lakes[name].land(FIRST + timedelta(days=offset), shown(rng), proven)
             if nightly or offset == offsets[-1]:
-                made[name].catch_up()
-    return made
+                lakes[name].catch_up()
+    return lakes
 
 
 def shown(rng: random.Random) -> dict[str, Any]:

@@ -76,12 +76,12 @@ class Secrets:
         """
         content = path.read_bytes()
         texts = {*WORDS, *(str(n)[:9] for n in self.numbers)}
-        found = {t for t in texts for code in ("utf-8", "utf-16-le", "utf-16-be") if t.encode(code) in content}
+        seen = {t for t in texts for code in ("utf-8", "utf-16-le", "utf-16-be") if t.encode(code) in content}
         for shared in {n.to_bytes(8, "big")[:5] for n in self.numbers}:
             at = next((at for s in (shared, shared[::-1]) if (at := content.find(s)) >= 0), None)
             if at is not None:
-                found.add(f"{shared.hex()} at byte {at}, in {content[max(at - 32, 0) : at + 32].hex()}")
-        return found
+                seen.add(f"{shared.hex()} at byte {at}, in {content[max(at - 32, 0) : at + 32].hex()}")
+        return seen
 
     def in_rows(self, path: Path) -> list[str]:
         """The values that rows, views, macros' texts and comments show."""
@@ -162,12 +162,12 @@ def lived(secrets: Secrets) -> Iterator[House]:
 
 def is_current(house: House) -> bool:
     """Whether both files are of one version, by content and by what status says."""
-    found = load_status(house.rollbook()).pseudonymous
-    assert found is not None
+    report = load_status(house.rollbook()).pseudonymous
+    assert report is not None
     same = rows(house, VERSION) == house.query(VERSION) and rows(
         house, f"SELECT COUNT(*) FROM ({DAYS})"
     ) == house.query(f"SELECT COUNT(*) FROM ({DAYS})")
-    assert found.is_current == same
+    assert report.is_current == same
     return same
 
 

@@ -62,8 +62,8 @@ class School:
     def frame(self, query: str) -> pd.DataFrame:
         """The rows of an analyst's query, as a frame."""
         with duckdb.connect(self.published, read_only=True) as con:
-            found: pd.DataFrame = con.sql(query).df()
-        return found
+            frame: pd.DataFrame = con.sql(query).df()
+        return frame
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of an analyst's query."""

@@ -29,12 +29,12 @@ def me(**over: Any) -> Record:
 OTHERS = [neighbour(i) for i in (1, 2, 47, 471, 47110, 11471, *range(5000, 5014))]
 
 
-def section(found: Subject, name: str) -> Section:
-    (one,) = [s for s in found.sections if s.name == name]
+def section(subject: Subject, name: str) -> Section:
+    (one,) = [s for s in subject.sections if s.name == name]
     return one
 
 
-def column(found: Subject, name: str, *wanted: str) -> list[tuple[Any, ...]]:
-    of = section(found, name)
+def column(subject: Subject, name: str, *wanted: str) -> list[tuple[Any, ...]]:
+    of = section(subject, name)
     at = [[c["name"] for c in of.columns].index(w) for w in wanted]
     return [tuple(row[n] for n in at) for row in of.rows]

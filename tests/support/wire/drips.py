@@ -28,14 +28,14 @@ class Drip:
 @contextmanager
 def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Iterator[Drip]:
     """Answer each connection's first request with some pieces, one `every` so many seconds, then close."""
-    made, done = Drip(), threading.Event()
+    drip, done = Drip(), threading.Event()
     threads: list[threading.Thread] = []
 
     def talk(connection: socket.socket) -> None:
         over = threading.Timer(MAX_SECONDS, connection.shutdown, (socket.SHUT_RDWR,))
         over.start()
         with connection, suppress(OSError):
-            made.heads.append(connection.recv(65_536))
+            drip.heads.append(connection.recv(65_536))
             for piece in pieces():
                 connection.sendall(piece)
                 if every and done.wait(every):
@@ -52,11 +52,11 @@ def sending(pieces: Callable[[], Iterable[bytes]], *, every: float = 0.0) -> Ite
             threads[-1].start()
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        made.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        drip.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         serving = threading.Thread(target=serve, daemon=True)
         serving.start()
         try:
-            yield made
+            yield drip
         finally:
             done.set()
             listening.shutdown(socket.SHUT_RDWR)

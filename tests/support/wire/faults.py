@@ -20,23 +20,23 @@ from tests.support.wire.service import Asked, Bend, Reply, Service, error_reply
 
 def reset() -> Bend:
     """The connection is reset before a byte of the answer."""
-    return lambda asked, reply: _with(reply, wire="reset")
+    return lambda request, reply: _with(reply, wire="reset")
 
 
 def cut_short() -> Bend:
     """The answer ends in the middle of the body, and so does the connection."""
-    return lambda asked, reply: _with(reply, wire="cut")
+    return lambda request, reply: _with(reply, wire="cut")
 
 
 def hang(seconds: float) -> Bend:
     """The answer comes late."""
-    return lambda asked, reply: _with(reply, delay=seconds)
+    return lambda request, reply: _with(reply, delay=seconds)
 
 
 def status(code: int, **headers: str) -> Bend:
     """An HTTP status with a page for people."""
     page = b"<html><body>Something went wrong.</body></html>"
-    return lambda asked, reply: Reply(
+    return lambda request, reply: Reply(
         status=code, body=page, headers={"content-type": "text/html", **{_name(k): v for k, v in headers.items()}}
     )
 
@@ -44,7 +44,7 @@ def status(code: int, **headers: str) -> Bend:
 def unavailable(code: int, seconds: float, *, dated: bool = False) -> Bend:
     """429 or 503 with a Retry-After, in seconds or as a date."""
 
-    def bend(asked: Asked, reply: Reply) -> Reply:
+    def bend(request: Asked, reply: Reply) -> Reply:
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         wait = format_datetime(until, usegmt=True) if dated else f"{seconds:g}"
         return Reply(status=code, body=b"", headers={"retry-after": wait})
@@ -54,23 +54,23 @@ def unavailable(code: int, seconds: float, *, dated: bool = False) -> Bend:
 
 def html() -> Bend:
     """A 200 with a page for people."""
-    return lambda asked, reply: Reply(body=b"<!doctype html><title>Maintenance</title>")
+    return lambda request, reply: Reply(body=b"<!doctype html><title>Maintenance</title>")
 
 
 def not_json() -> Bend:
     """A 200 whose body ends in the middle; the header has the right length."""
-    return lambda asked, reply: _with(reply, body=reply.content()[:-20])
+    return lambda request, reply: _with(reply, body=reply.content()[:-20])
 
 
 def wrong_envelope(payload: Any = None) -> Bend:
     """A 200 with JSON that is not the contract's."""
-    return lambda asked, reply: _with(reply, payload={"items": [], "next": None} if payload is None else payload)
+    return lambda request, reply: _with(reply, payload={"items": [], "next": None} if payload is None else payload)
 
 
 def rewritten(pieces: dict[bytes, bytes]) -> Bend:
     """The same body with some pieces replaced, each of which must occur once."""
 
-    def bend(asked: Asked, reply: Reply) -> Reply:
+    def bend(request: Asked, reply: Reply) -> Reply:
         content = reply.content()
         for old, new in pieces.items():
             assert content.count(old) == 1
@@ -83,8 +83,8 @@ def rewritten(pieces: dict[bytes, bytes]) -> Bend:
 def packed() -> Bend:
     """The same body with gzip, which the client must accept."""
 
-    def bend(asked: Asked, reply: Reply) -> Reply:
-        assert "gzip" in asked.headers["accept-encoding"]
+    def bend(request: Asked, reply: Reply) -> Reply:
+        assert "gzip" in request.headers["accept-encoding"]
         return _with(reply, body=gzip.compress(reply.content(), 1), headers={"content-encoding": "gzip"})
 
     return bend
@@ -93,28 +93,28 @@ def packed() -> Bend:
 def packed_by(pack: Callable[[bytes], bytes], encoding: str | None = "gzip") -> Bend:
     """The same body as `pack` returns it, under a Content-Encoding or none."""
     headers = {"content-encoding": encoding} if encoding else {}
-    return lambda asked, reply: _with(reply, body=pack(reply.content()), headers=headers)
+    return lambda request, reply: _with(reply, body=pack(reply.content()), headers=headers)
 
 
 def unsuccessful(message: str = "The report is not ready", code: int = 200) -> Bend:
     """`success: false`, under a 200 or another code."""
-    return lambda asked, reply: Reply({"success": False, "message": message, "error_code": "NOT_READY"}, code)
+    return lambda request, reply: Reply({"success": False, "message": message, "error_code": "NOT_READY"}, code)
 
 
 def refused(code: int = 403, error_code: str = "FORBIDDEN", message: str = "Not for this key") -> Bend:
     """The contract's error body."""
-    return lambda asked, reply: error_reply(code, error_code, message)
+    return lambda request, reply: error_reply(code, error_code, message)
 
 
 def redirect(location: str, code: int = 302) -> Bend:
     """A redirect."""
-    return lambda asked, reply: Reply(status=code, body=b"", headers={"location": location})
+    return lambda request, reply: Reply(status=code, body=b"", headers={"location": location})
 
 
 def institution(**over: Any) -> Bend:
     """Other values in the auth check; a field given as MISSING is left out."""
 
-    def bend(asked: Asked, reply: Reply) -> Reply:
+    def bend(request: Asked, reply: Reply) -> Reply:
         data = _there(reply.payload["data"] | {k: _there(v) if isinstance(v, dict) else v for k, v in over.items()})
         return _with(reply, payload={**reply.payload, "data": data})
 
@@ -135,11 +135,11 @@ def moved_total(by: int) -> Bend:
 def stated(**pagination: Any) -> Bend:
     """Other values in the pagination; None leaves a field out."""
 
-    def bend(found: dict[str, Any], data: list[Any]) -> list[Any]:
+    def bend(page: dict[str, Any], data: list[Any]) -> list[Any]:
         for key, value in pagination.items():
-            found[key] = value
+            page[key] = value
             if value is None:
-                del found[key]
+                del page[key]
         return data
 
     return _page(bend)
@@ -178,7 +178,7 @@ def over_full(extra: list[Any]) -> Bend:
 def _page(change: Callable[[dict[str, Any], list[Any]], list[Any]]) -> Bend:
     """Change a copy of a good page."""
 
-    def bend(asked: Asked, reply: Reply) -> Reply:
+    def bend(request: Asked, reply: Reply) -> Reply:
         payload = copy.copy(reply.payload)
         payload["pagination"] = dict(payload["pagination"])
         payload["data"] = change(payload["pagination"], list(payload["data"]))

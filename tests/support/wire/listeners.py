@@ -45,22 +45,22 @@ class Webhook:
 @contextmanager
 def webhook() -> Iterator[Webhook]:
     """A chat service: answers 200, or the next of `statuses`, after `delay` seconds."""
-    made = Webhook()
+    hook = Webhook()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            made.requests.append({"path": self.path, **{k.lower(): v for k, v in self.headers.items()}})
-            status = made.statuses.pop(0) if made.statuses else 200
+            hook.requests.append({"path": self.path, **{k.lower(): v for k, v in self.headers.items()}})
+            status = hook.statuses.pop(0) if hook.statuses else 200
             if status == 200 and body:
-                made.posted.append(json.loads(body))
-            time.sleep(made.delay)
+                hook.posted.append(json.loads(body))
+            time.sleep(hook.delay)
             self.send_response(status)
             if status == 302:
                 self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", str(len(made.says)))
+            self.send_header("Content-Length", str(len(hook.says)))
             self.end_headers()
-            self.wfile.write(made.says)
+            self.wfile.write(hook.says)
 
         do_GET = do_POST  # noqa: N815 - what a redirect would be followed by
 
@@ -68,8 +68,8 @@ def webhook() -> Iterator[Webhook]:
             pass
 
     with listening(Handler) as port:
-        made.url = f"json://127.0.0.1:{port}/hooks/T0KEN"
-        yield made
+        hook.url = f"json://127.0.0.1:{port}/hooks/T0KEN"
+        yield hook
 
 
 @contextmanager

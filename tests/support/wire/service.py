@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         target = urlsplit(self.path)
-        asked = Asked(
+        request = Asked(
             path=target.path.removeprefix("/svcapi/v1/"),
             params=dict(parse_qsl(target.query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in self.headers.items()},
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             connection=self._number,
             at=datetime.now(UTC),
         )
-        reply = _whole(self.server.answer(asked))
+        reply = _whole(self.server.answer(request))
         if self.server.stopping.wait(reply.delay) or reply.wire == "reset":
             # Lingering for no time makes the kernel reset the connection instead of closing it.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -161,12 +161,12 @@ class Faulty(sandbox.Service):
         bends an answer first; a later plan bends the result.
         """
 
-        def planned(asked: Asked, reply: Reply) -> sandbox.Reply:
+        def planned(request: Asked, reply: Reply) -> sandbox.Reply:
             nonlocal skip, times
             if (
-                path not in (None, asked.path)
-                or page not in (None, asked.page)
-                or search not in (None, asked.search is not None)
+                path not in (None, request.path)
+                or page not in (None, request.page)
+                or search not in (None, request.search is not None)
                 or times == 0
             ):
                 return reply
@@ -175,7 +175,7 @@ class Faulty(sandbox.Service):
                 return reply
             if times is not None:
                 times -= 1
-            return bend(asked, reply)
+            return bend(request, reply)
 
         self._plan.append(planned)
 
@@ -183,14 +183,14 @@ class Faulty(sandbox.Service):
         """Forget every plan."""
         self._plan.clear()
 
-    def bent(self, asked: Asked) -> Reply:
+    def bent(self, request: Asked) -> Reply:
         """Answer one request, with the faults that are planned."""
-        self.requests.append(asked)
+        self.requests.append(request)
         if self.before is not None:
-            self.before(asked)
-        reply = _whole(self.answer(asked))
+            self.before(request)
+        reply = _whole(self.answer(request))
         for planned in self._plan:
-            reply = _whole(planned(asked, reply))
+            reply = _whole(planned(request, reply))
         return reply
 
     def asked(self, path: str, *, search: bool = False) -> list[Asked]:
@@ -210,8 +210,8 @@ class Service(Faulty):
     def hide(self, *ids: int) -> None:
         """Leave some students out of the list, though a search finds them."""
 
-        def bend(asked: Asked, reply: Reply) -> sandbox.Reply:
-            return self.listed(asked, [s for s in self.students if s["id"] not in ids])
+        def bend(request: Asked, reply: Reply) -> sandbox.Reply:
+            return self.listed(request, [s for s in self.students if s["id"] not in ids])
 
         self.on(bend, path="students", times=None)
 
