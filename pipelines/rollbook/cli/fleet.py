@@ -79,7 +79,7 @@ def sync(
         bool, typer.Option("--fresh", help="Ask the services even if this day is already synced.")
     ] = False,
 ) -> None:
-    """Sync every institution, each in a process of its own.
+    """Sync every institution, a few at a time, each with its own key alone.
 
     Institutions whose day is already synced are not fetched again, so the next run finishes a killed run. A failure at
     one institution does not affect the others. An institution whose key was refused on three nights in a row is paused;
