@@ -295,6 +295,6 @@ def lose_many(c: Campaign) -> bool:
     showing: Showing = c.showing()
     left = {i: r for i, r in showing.students.items() if i not in leavers}
     c.note(f"{len(leavers)} of {len(listed)} students are gone")
-    landing = c.sync(replace(showing, students=left))
-    assert landing in ("held", "lost")
-    return landing == "held"
+    outcome = c.sync(replace(showing, students=left))
+    assert outcome in ("held", "lost")
+    return outcome == "held"

@@ -37,7 +37,7 @@ def district() -> Iterator[District]:
 def verify(
     district: District, engine: str = DUCKDB, *only: str
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
-    return building.verify(district.warehouse / "fleet", district.known, engine, only)
+    return building.compare_histories(district.warehouse / "fleet", district.known, engine, only)
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ def test_a_districts_file_is_the_same(district: District, engine: str) -> None:
 
 
 def test_the_histories_are_those_that_each_institution_has(district: District, engine: str) -> None:
-    compared, *others = building.verify(district.warehouse / "fleet", district.known, engine)
+    compared, *others = building.compare_histories(district.warehouse / "fleet", district.known, engine)
     assert (set(compared), others) == (set(SYNCED), [[], {}])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rollbook.landing.manifest import Absence, Proof, Walk
 from rollbook.source.client import Client
-from rollbook.source.pagination import MAX_HIDDEN, Names, Verified, Walked, search_by_names, verify
+from rollbook.source.pagination import MAX_HIDDEN, Names, Verified, Walked, search_by_names, verify_absence
 from rollbook.tables import SETS
 from tests.source.asking import Kept, MakeClient
 from tests.support.nights import night
@@ -47,7 +47,7 @@ def walked(*received: int) -> Walked:
 
 def verified(client: Client, current: Current, *received: int, most: int = 200) -> tuple[tuple[Absence, ...], int]:
     """Ask about the students who are current and were not received."""
-    check = verify(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
+    check = verify_absence(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
     return check.absences, check.too_many
 
 
@@ -161,7 +161,7 @@ def looked_for(
     service: Service, client: Client, *listed: int, hidden: Mapping[int, date] | None = None, most: int = 200
 ) -> Verified:
     """Verify a walk that listed some students, when ten are current; the service may list other students by now."""
-    return verify(
+    return verify_absence(
         client, walked(*listed), Current(students(10), []), Kept(), walks=2, most=most, day=night(5), hidden=hidden
     )
 
@@ -218,7 +218,7 @@ def test_records_that_vanish_during_the_second_walk_are_searched_for(client_of: 
                 service.students = [s for s in service.students if s["id"] != 9]
 
         service.before = leave
-        check = verify(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
+        check = verify_absence(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
     assert answers(check) == {1: ("found_by_search", night(5)), 9: ("removed", None)}
 
 

@@ -439,7 +439,7 @@ def rebuild(
 
     arguments = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
     if verify:
-        _show(*building.verify(*arguments))
+        _show(*building.compare_histories(*arguments))
         return
     failed = []
     for name, done in building.rebuild(*arguments, yes=yes):

@@ -292,7 +292,7 @@ def _rows(name: str, relation: Relation, *, pseudonymous: bool, is_part: bool) -
 # -- the histories -----------------------------------------------------------------------------------------------------
 
 
-def verify(
+def compare_histories(
     fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
     """Compute the histories again, and compare them with what each institution has published; nothing is changed.
@@ -322,7 +322,7 @@ def rebuild(
     """Rebuild each institution from what was landed, and publish it. Yields each name at the end of the rebuild, and
     the error, if any. With `yes`, also what would be held is published.
 
-    Raises the errors of `verify`.
+    Raises the errors of `compare_histories`.
     """
     left_out = dict[str, str]()
     for name, text in _tasks(fleet, registry, engine, only, tasks.rebuild, left_out, yes=yes):

@@ -132,7 +132,7 @@ def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: 
     it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
     """
     with writer(rollbook, unrecovered=True):
-        expired, lost = rollbook.landings.expired_days(), rollbook.recovery.missing() if accept_loss else []
+        expired, missing = rollbook.landings.expired_days(), rollbook.recovery.missing() if accept_loss else []
         if not accept_loss:
             rollbook.recovery.refuse_to_lose()
             rollbook.recovery.check_raw()
@@ -151,7 +151,7 @@ def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: 
             rollbook.raw.forget_expired(expired)
         staged.move_in()
         publish(rollbook, merged)
-        if lost:  # an older file would bring the loss up again
+        if missing:  # an older file would bring the loss up again
             rollbook.warehouse.versions.retire(leaving=0)
         decide(rollbook, undecided)
         return done
@@ -189,7 +189,7 @@ def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, St
 
 def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:
     """Ask whether the next file may be published. Raises NotConfirmedError if not."""
-    counts, most = rollbook.recovery.lost(), rollbook.settings.hold_removed_percent
+    counts, most = rollbook.recovery.rows_lost(), rollbook.settings.hold_removed_percent
     hold = Hold(reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts)
     if not confirm(hold):
         rollbook.warehouse.drop_next()

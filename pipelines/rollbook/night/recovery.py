@@ -69,15 +69,15 @@ class Recovery:
         expired. One in whose place is another is lost, too. Writes nothing.
         """
         here = self.raw.began()
-        lost = [each for each, began in self.recorded().items() if not _is_there(here, each, began)]
-        return sorted(each for each in lost if not self.raw.has_expired(each[0]))
+        missing = [each for each, began in self.recorded().items() if not _is_there(here, each, began)]
+        return sorted(each for each in missing if not self.raw.has_expired(each[0]))
 
     def check_raw(self) -> None:
         """Raise LostError if `raw/` has lost landings."""
-        if lost := self.missing():
-            days = policy.spans(sorted({day for day, _ in lost}))
+        if missing := self.missing():
+            days = policy.spans(sorted({day for day, _ in missing}))
             raise LostError(
-                f"raw/ lacks {count_of(len(lost), 'landing')} that the snapshots and the history were made from:"
+                f"raw/ lacks {count_of(len(missing), 'landing')} that the snapshots and the history were made from:"
                 f" {days}. Restore what is missing to raw/ from a backup or, with ROLLBOOK_LAKE, from the copy"
                 " (`rollbook mirror restore --into FOLDER`); or give it up with `rollbook rebuild --accept-loss`."
                 " Landings fetched until then stay in raw/ and are merged afterwards"
@@ -160,7 +160,7 @@ class Recovery:
             " rebuild --accept-loss`. Landings fetched until then stay in raw/ and are merged afterwards"
         )
 
-    def lost(self) -> tuple[TableCounts, ...]:
+    def rows_lost(self) -> tuple[TableCounts, ...]:
         """Rows of the published file that the next file lacks, as counts per current table.
 
         If the published file is lost, damaged or not ours, compares with the newest kept file.
@@ -168,7 +168,7 @@ class Recovery:
         for path in (self.warehouse.published, *self.warehouse.kept()):
             if self._merged(path) is not None:
                 try:
-                    return self.warehouse.lost(path)
+                    return self.warehouse.rows_lost(path)
                 except DamagedError:
                     continue
         return ()
@@ -227,13 +227,13 @@ class Recovery:
 
     def refuse_to_lose(self) -> None:
         """Raise ExpiredError if a rebuild would lose expired days, whether or not a file still holds them."""
-        lost = sorted(self.landings.expired_days())
-        if lost:
+        expired = sorted(self.landings.expired_days())
+        if expired:
             raise ExpiredError(
-                f"The history holds {count_of(len(lost), 'day')} ({lost[0]} to {lost[-1]}) whose raw bodies were"
-                " deleted (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them. It was refused and nothing"
-                " was changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild all,"
-                " restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
+                f"The history holds {count_of(len(expired), 'day')} ({expired[0]} to {expired[-1]}) whose raw bodies"
+                " were deleted (ROLLBOOK_KEEP_DAYS), and a rebuild from raw/ would lose them. It was refused and"
+                " nothing was changed. `rollbook backfill FROM TO` rebuilds the days that raw/ still holds; to rebuild"
+                " all, restore the others to raw/ from a backup first, or accept the loss with `rollbook rebuild"
                 " --accept-loss`"
             )
 
@@ -243,10 +243,10 @@ class Recovery:
         """
         columns = self.warehouse.retracked(base) if base else []
         if columns:
-            lost = sorted(self.landings.expired_days())
+            expired = sorted(self.landings.expired_days())
             raise ExpiredError(
                 f"ROLLBOOK_UNTRACKED was changed ({listed(columns)}), so all history must be computed again, but what"
-                f" was landed on {count_of(len(lost), 'day')} ({lost[0]} to {lost[-1]}) has expired (see"
+                f" was landed on {count_of(len(expired), 'day')} ({expired[0]} to {expired[-1]}) has expired (see"
                 " ROLLBOOK_KEEP_DAYS). Nothing was changed: set it as it was, or accept the loss with `rollbook"
                 " rebuild --accept-loss`"
             )

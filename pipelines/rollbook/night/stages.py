@@ -210,7 +210,7 @@ def _counts_once_merged(rollbook: Rollbook, composed: Composed) -> tuple[TableCo
     staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
     rollbook.composer.copy(composed, staged)
     merge_into(rollbook, rollbook.recovery.published(), lake=staged, without=frozenset())
-    counts = rollbook.recovery.lost()
+    counts = rollbook.recovery.rows_lost()
     rollbook.warehouse.drop_next()
     return counts
 

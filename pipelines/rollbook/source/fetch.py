@@ -37,7 +37,7 @@ from rollbook.landing.manifest import Landed, Manifest, Received, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.source.client import TIMEOUTS, Client
 from rollbook.source.envelope import detail, institution
-from rollbook.source.pagination import Progress, Published, Sink, Verified, Walked, verify, walk
+from rollbook.source.pagination import Progress, Published, Sink, Verified, Walked, verify_absence, walk
 from rollbook.tables import SETS, WALKED
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -247,7 +247,7 @@ class _Fetch:
         began = time.monotonic()
         for name, walked in walks.items():
             if published is not None and walked.walk.proof is not None:
-                verified = verify(
+                verified = verify_absence(
                     self.client,
                     walked,
                     published,

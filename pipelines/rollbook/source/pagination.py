@@ -1,8 +1,8 @@
 """The walk: reads a set page by page, in order, and proves that the walk is complete (G1).
 
 Every page goes to the sink at once; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk` repeats a
-spoiled walk, `search` reads one search's result by the same rules, and `verify` alone decides whether a record that a
-proven walk no longer shows was removed (G2).
+spoiled walk, `search` reads one search's result by the same rules, and `verify_absence` alone decides whether a record
+that a proven walk no longer shows was removed (G2).
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class Verified:
     too_many: int = 0
 
 
-def verify(
+def verify_absence(
     client: Client,
     walked: Walked,
     published: Published,

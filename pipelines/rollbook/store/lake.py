@@ -492,13 +492,13 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
     return sorted(ids)
 
 
-def lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
+def rows_lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
     """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
     counts = []
     for table in TABLES.values():
         columns = _alike(con, before, table)
         if columns:
-            query = sql("lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
+            query = sql("rows_lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")
             counts.append(_counts(table, con.execute(query).fetchone()))
     return tuple(counts)
 

@@ -318,12 +318,12 @@ class Warehouse:
             old.unlink()
         return altered if altered != self.published else None
 
-    def lost(self, path: Path) -> tuple[TableCounts, ...]:
+    def rows_lost(self, path: Path) -> tuple[TableCounts, ...]:
         """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
         with connect(scratch=self.scratch, about=path) as con:
             con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            return lake.lost(con, "published", "next")
+            return lake.rows_lost(con, "published", "next")
 
     def drop_next(self) -> None:
         """Remove the next files, unpublished."""
