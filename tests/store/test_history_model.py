@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -204,10 +204,11 @@ class World:
 
 
 @pytest.fixture(autouse=True)
-def _few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    model.only(WATCHED, monkeypatch)
+def _few_tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Of three records, all may be refused.
     monkeypatch.setattr("rollbook.night.landings.check_reject_rate", lambda *_: "")
+    with model.only(WATCHED):
+        yield
 
 
 def by_definition(lake: Lake, table: Table) -> str:

@@ -6,16 +6,15 @@ read (G7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from typing import Any
 
-import pytest
-
 from rollbook.flatten.rows import shape
-from rollbook.tables import SETS, Table
+from rollbook.tables import SETS, TABLES, Table
 
 Row = tuple[Any, ...]
 # A record's rows in a table, by key; None when the record did not mention the table.
@@ -24,14 +23,19 @@ Stated = dict[Row, Row] | None
 Version = tuple[Row, Row, date, date | None]
 
 
-def only(watched: Mapping[str, Table], patch: pytest.MonkeyPatch) -> None:
-    """Give Rollbook few tables: the rest run the same code and take as much time again."""
+@contextmanager
+def only(watched: Mapping[str, Table]) -> Iterator[None]:
+    """Declare few tables as long as the block lasts: the rest run the same code and take as much time again."""
     for name in SETS.keys() - {"details"}:
         shape(name)  # kept from now on, for all tables
-    for module in ("history.engine", "lake", "schema"):
-        patch.setattr(f"rollbook.store.{module}.TABLES", watched)
-    for module in ("store.lake", "store.warehouse", "flatten.rows"):
-        patch.setattr(f"rollbook.{module}.of_set", lambda name: tuple(t for t in watched.values() if t.set == name))
+    declared = dict(TABLES)
+    try:
+        TABLES.clear()
+        TABLES.update(watched, student_details=declared["student_details"])  # which a landing may fill by itself
+        yield
+    finally:
+        TABLES.clear()
+        TABLES.update(declared)
 
 
 @dataclass(frozen=True)
