@@ -92,7 +92,7 @@ rebuild(rollbook)
 wrong = [found for found in examine(rollbook) if found.level is Level.FAILED]
 assert {found.what for found in wrong} <= {"clock"}, wrong  # the service's stands still
 question = "SELECT teacher_id, department FROM teachers_as_of(DATE '2026-11-22') ORDER BY 1"
-export(rollbook.warehouse.published, question, Format.CSV, Path("teachers.csv"), scratch=Path("spill"))
+export(rollbook.warehouse.published_file, question, Format.CSV, Path("teachers.csv"), scratch=Path("spill"))
 """
 DECLARED = ("excuses", "teachers", "teacher_subjects", "student_guardians")
 

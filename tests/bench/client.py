@@ -24,7 +24,7 @@ def main() -> None:
     manifest = sync(rollbook, day).manifest
     if not manifest.proven:
         sys.exit("the walk was not proven complete")
-    published = rollbook.warehouse.published.stat().st_ctime  # when it took the old one's place
+    published = rollbook.warehouse.published_file.stat().st_ctime  # when it took the old one's place
     whole = published - manifest.started_at.timestamp() - manifest.search_seconds
     print(whole, published - manifest.finished_at.timestamp())
 

@@ -112,13 +112,13 @@ def test_lost_landings_stop_a_rebuild(district: District) -> None:
 def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
     """One value of one version, one row too many, and one too few: in the tables of one institution."""
     warehouse = opened(OTHER).warehouse
-    with warehouse.finishing(warehouse.published) as con:
+    with warehouse.finishing(warehouse.published_file) as con:
         con.execute(
             "UPDATE history.students SET first_name = 'x' WHERE rowid = (SELECT MIN(rowid) FROM history.students)"
         )
         con.execute("INSERT INTO main.student_classes FROM main.student_classes LIMIT 1")
         con.execute("DELETE FROM main.changes WHERE rowid = (SELECT MIN(rowid) FROM main.changes)")
-    warehouse.replace(warehouse.published)
+    warehouse.replace(warehouse.published_file)
     compared, check, left_out = verify(district, engine, OTHER)
     assert (compared, left_out) == ((OTHER,), {})
     assert sorted(check, key=lambda d: d.table) == [

@@ -35,7 +35,7 @@ class Broken(Listener):
     def before_publish(self, next_file: Path, at: datetime) -> None:
         self._fail(f"before {next_file.is_file()} {at:%H:%M}")
 
-    def published(self, at: datetime) -> None:
+    def on_published(self, at: datetime) -> None:
         self._fail(f"published {at:%H:%M}")
 
     def failed(self, error: RollbookError, at: datetime) -> None:
@@ -71,6 +71,6 @@ def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
     rollbook.listeners = (broken,)
     with pytest.raises(RollbookError), writer(rollbook):
         snapshot(rollbook, land(rollbook))
-        rollbook.warehouse.published.resolve().write_bytes(b"somebody's")
+        rollbook.warehouse.published_file.resolve().write_bytes(b"somebody's")
         merge(rollbook)
     assert [call.split()[0] for call in broken.told] == ["began", "failed", "ended"]

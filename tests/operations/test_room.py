@@ -113,4 +113,4 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
         assert machine.size(warehouse) <= predicted.year
         landed_now = machine.size(rollbook.raw.root) + machine.size(rollbook.lake.root)
         assert landed_now >= (23 if keep is None else keep) * (last.raw + last.lake) / 2
-        assert rollbook.warehouse.published.stat().st_size <= status.MIN_FILE + 20 * last.growth
+        assert rollbook.warehouse.published_file.stat().st_size <= status.MIN_FILE + 20 * last.growth

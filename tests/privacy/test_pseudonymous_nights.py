@@ -76,7 +76,7 @@ def test_a_kill_between_both_swaps_is_repaired_by_the_next_writer(
 ) -> None:
     house.night(1)
     with monkeypatch.context() as patch:
-        patch.setattr("rollbook.privacy.pseudonymous.Pseudonymous.published", killed)
+        patch.setattr("rollbook.privacy.pseudonymous.Pseudonymous.on_published", killed)
         with pytest.raises(SystemExit):
             house.night(2, pupils(9))
     assert not is_current(house)

@@ -29,9 +29,11 @@ def test_an_odd_service_is_stored_as_the_plain_one() -> None:
                 sandbox.day = FIRST + timedelta(days=number)
                 assert sync(rollbook(warehouse, sandbox.url, today=sandbox.day)).manifest.proven
             book = rollbook(warehouse, sandbox.url, today=sandbox.day)
-            with duckdb.connect(book.warehouse.published, read_only=True) as con:
+            with duckdb.connect(book.warehouse.published_file, read_only=True) as con:
                 tables.append(tables_in(con))
-            refused += rows(book.warehouse.published, "SELECT DISTINCT table_name, column_name FROM ops.refused_values")
+            refused += rows(
+                book.warehouse.published_file, "SELECT DISTINCT table_name, column_name FROM ops.refused_values"
+            )
             says = " ".join(finding.says for finding in examine(book))
     assert tables[0] == tables[1]
     assert refused == [("student_summaries", "average_score")]

@@ -320,7 +320,7 @@ def restore(
     from rollbook.operations.restore import restore as republish
 
     rollbook = open_rollbook()
-    published = rollbook.warehouse.published
+    published = rollbook.warehouse.published_file
     versions = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
     if which is None:
         rows = (

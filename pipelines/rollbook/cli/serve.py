@@ -292,7 +292,7 @@ def demo(
         for day in played:
             sandbox.day = day
             play_day(rollbook, day)
-    published = rollbook.warehouse.published
+    published = rollbook.warehouse.published_file
     for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
         out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
         out.print(Syntax(query, "sql", background_color="default", word_wrap=True))

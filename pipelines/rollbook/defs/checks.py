@@ -66,7 +66,7 @@ def look(rollbook: Rollbook, days: Iterable[date], broken: Mapping[str, Sequence
     of_the_file |= {"nothing_held": ", ".join(waiting), IS_FRESH: "" if late_by is None else not_synced(due)}
     results: dict[tuple[dg.AssetCheckKey, str | None], str | int] = {
         (dg.AssetCheckKey(dg.AssetKey(["history", check.table]), check.name), None): rows
-        for check, rows in run_quality_checks(rollbook.warehouse.published)
+        for check, rows in run_quality_checks(rollbook.warehouse.published_file)
     }
     results |= {(dg.AssetCheckKey(PUBLISHED, name), None): says for name, says in of_the_file.items()}
     for day in days:

@@ -135,8 +135,8 @@ def _published(
     yield from _raw(context, landed)
     records, changed = rollbook.lake.days(), {c.table: _history(c) for c in counts}
     shared: Metadata = {
-        "path": dg.MetadataValue.path(rollbook.warehouse.published),
-        "bytes": rollbook.warehouse.published.stat().st_size,
+        "path": dg.MetadataValue.path(rollbook.warehouse.published_file),
+        "bytes": rollbook.warehouse.published_file.stat().st_size,
         "morning page": dg.MetadataValue.url(f"/{FILE}"),
         "seconds": round(seconds, 3),
     }

@@ -100,13 +100,13 @@ def _recompute(settings: Settings) -> Recomputed:
         if rollbook.landings.expired_days():
             return Recomputed(left_out=EXPIRED)
         if not days:
-            return Recomputed(left_out=NO_DAY) if warehouse.published.exists() else Recomputed(is_empty=True)
+            return Recomputed(left_out=NO_DAY) if warehouse.published_file.exists() else Recomputed(is_empty=True)
         if warehouse.merged_days() != days:
             return Recomputed(left_out=OTHER_DAYS)
         with connect(folder / "again.duckdb", scratch=warehouse.scratch) as con:
             schema.ensure(con)
             History(con, lake).rebuild()
-            con.execute(f"ATTACH {literal(warehouse.published)} AS published (READ_ONLY)")
+            con.execute(f"ATTACH {literal(warehouse.published_file)} AS published (READ_ONLY)")
             return Recomputed(differences=_differences(con))
 
 

@@ -87,7 +87,7 @@ class Erasures:
     def _replace_files(self, gone_since: GoneSince) -> None:
         """Replace the published files that were written before the last erasure by copies without the students."""
         warehouse = self.warehouse
-        behind = [path for path in (warehouse.published, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
+        behind = [path for path in (warehouse.published_file, *warehouse.kept()) if warehouse.own.lacks_erasures(path)]
         digests = {r.was: r.digest for r in warehouse.lake.days().values() if r.was}
         for number, path in enumerate(behind, start=1):
             erased = gone_since(warehouse.own.erasures_of(path) or 0)

@@ -136,7 +136,7 @@ class Composer:
         `flattened` holds the rows of the landing to decide on.
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
-        published = "published" if self.warehouse.published.is_file() else None
+        published = "published" if self.warehouse.published_file.is_file() else None
         composed = self._compose(manifests, parts)
         with self.warehouse.reading() as con:
             return composed, compare(con, composed.candidate, published, self.warehouse.lake.days())
@@ -180,7 +180,7 @@ class Composer:
 
     def changed_students(self, draft: Draft) -> list[int]:
         """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
-        if not self.warehouse.published.is_file():
+        if not self.warehouse.published_file.is_file():
             return sorted(draft.ids["students"])
         staged = stage("students", draft.bodies("students"), self._aside / "draft")
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))

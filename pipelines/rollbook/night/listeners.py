@@ -39,7 +39,7 @@ class Listener:
     def before_publish(self, next_file: Path, at: datetime) -> None:
         """The next file has passed the checks, and readers do not have the file yet."""
 
-    def published(self, at: datetime) -> None:
+    def on_published(self, at: datetime) -> None:
         """Readers have a new file."""
 
     def failed(self, error: RollbookError, at: datetime) -> None:

@@ -168,7 +168,7 @@ def change_day(
     else:
         staged.hide([day])
     without = frozenset[date]() if landings else frozenset({day})
-    merge_into(rollbook, rollbook.recovery.published(), lake=staged, without=without)
+    merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=without)
     confirm_loss(rollbook, confirm)
     rollbook.warehouse.drop_next()
     change()

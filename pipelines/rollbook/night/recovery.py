@@ -57,7 +57,7 @@ class Recovery:
         recorded: dict[Key, datetime | None] = {
             (day, number): None for day, record in self.lake.days(sized=False).items() for number in record.landings
         }
-        for path in (self.warehouse.published, *self.warehouse.kept()):
+        for path in (self.warehouse.published_file, *self.warehouse.kept()):
             if self.warehouse.own.is_unmodified(path):
                 with suppress(DamagedError):  # `base` deals with it; an older file knows less, but may still know
                     recorded |= self.warehouse.recorded(path)
@@ -93,11 +93,11 @@ class Recovery:
         """Whether the lake and the published file match the counted landings. Writes nothing."""
         if self.missing() or self._days_behind() or self.raw.erasure_register.read().pending is not None:
             return False
-        return not self.warehouse.own.lacks_erasures(self.warehouse.published) and not self.is_behind()
+        return not self.warehouse.own.lacks_erasures(self.warehouse.published_file) and not self.is_behind()
 
     def is_behind(self) -> bool:
         """Whether the published file does not match the lake, or is not as Rollbook wrote it. Writes nothing."""
-        expired, published = self.landings.expired_days(), self.warehouse.published
+        expired, published = self.landings.expired_days(), self.warehouse.published_file
         merged = self._merged(published)
         if merged is None:
             return bool(self.lake.days() or expired or published.is_file())
@@ -121,9 +121,9 @@ class Recovery:
         here = {(m.snapshot_date, m.landing): outcome for m, outcome, _ in ops.decided(self.raw)}
         return all(outcomes[each] == here[each] for each in outcomes.keys() & here.keys())
 
-    def published(self) -> Path | None:
+    def published_file(self) -> Path | None:
         """The published file, if any."""
-        return self.warehouse.published if self.warehouse.published.is_file() else None
+        return self.warehouse.published_file if self.warehouse.published_file.is_file() else None
 
     def base(self) -> Path | None:
         """The file to bring up to the lake where the published file is behind: a sound file that Rollbook wrote, or
@@ -131,7 +131,7 @@ class Recovery:
 
         Raises ExpiredError if no file here holds all expired days any more; readers then get the newest kept file.
         """
-        expired, published = self.landings.expired_days(), self.warehouse.published
+        expired, published = self.landings.expired_days(), self.warehouse.published_file
         merged = self._merged(published)
         if merged is None and not self.lake.days() and not expired:
             raise DamagedError(
@@ -165,7 +165,7 @@ class Recovery:
 
         If the published file is lost, damaged or not ours, compares with the newest kept file.
         """
-        for path in (self.warehouse.published, *self.warehouse.kept()):
+        for path in (self.warehouse.published_file, *self.warehouse.kept()):
             if self._merged(path) is not None:
                 try:
                     return self.warehouse.rows_lost(path)
@@ -178,7 +178,7 @@ class Recovery:
 
         This reads every file, so call it only after a file could not be read. None if nothing could be repaired.
         """
-        published = self.warehouse.published
+        published = self.warehouse.published_file
         if published.is_file() and not self.warehouse.is_sound(thoroughly=True):
             self.warehouse.own.forget()
             self._restore_newest(self.warehouse.kept())
@@ -263,7 +263,7 @@ class Recovery:
     def _restore_newest(self, versions: list[Path]) -> None:
         """Restore the newest sound kept file if the published file is lost or not ours."""
         own = self.warehouse.own
-        if own.is_unmodified(self.warehouse.published):
+        if own.is_unmodified(self.warehouse.published_file):
             return
         for path in versions:
             if own.is_unmodified(path) and self.warehouse.is_sound(path, thoroughly=True):

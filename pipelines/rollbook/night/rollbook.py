@@ -111,7 +111,7 @@ class Rollbook:
         """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""
         for folder in (self.raw.root, self.lake.root, self.warehouse.versions.folder, self.warehouse.build / "stage"):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.warehouse.published, self.warehouse.next):
+        for file in (self.warehouse.published_file, self.warehouse.next):
             file.unlink(missing_ok=True)
         self.warehouse.pseudonymous.clear()
         self.warehouse.prepare()

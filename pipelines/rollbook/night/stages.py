@@ -209,7 +209,7 @@ def _counts_once_merged(rollbook: Rollbook, composed: Composed) -> tuple[TableCo
     """
     staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
     rollbook.composer.copy(composed, staged)
-    merge_into(rollbook, rollbook.recovery.published(), lake=staged, without=frozenset())
+    merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=frozenset())
     counts = rollbook.recovery.rows_lost()
     rollbook.warehouse.drop_next()
     return counts
@@ -223,7 +223,7 @@ def merge(rollbook: Rollbook, *, full_refresh: bool = False, lake: Lake | None =
     """
     if full_refresh:
         rollbook.recovery.refuse_to_lose()
-    base = None if full_refresh else rollbook.recovery.published()
+    base = None if full_refresh else rollbook.recovery.published_file()
     return merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
 
 
@@ -274,7 +274,7 @@ def publish(rollbook: Rollbook, merged: Merged) -> None:
     rollbook.warehouse.swap()
     if shown_from is not None:
         rollbook.warehouse.expire_rejects(shown_from)
-    rollbook.tell(lambda listener: listener.published(now))
+    rollbook.tell(lambda listener: listener.on_published(now))
     rollbook.recovery.expire(rollbook.recovery.expirable(keep))
 
 

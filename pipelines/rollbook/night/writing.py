@@ -154,7 +154,7 @@ def finish_erasure(rollbook: Rollbook) -> None:
         for listener in rollbook.listeners:  # an error leaves the erasure under way, for the next writer to finish
             listener.erased(under_way)
         rollbook.erasures.close()
-        rollbook.tell(lambda listener: listener.published(rollbook.clock()))
+        rollbook.tell(lambda listener: listener.on_published(rollbook.clock()))
 
 
 def decide(rollbook: Rollbook, undecided: Iterable[Manifest]) -> None:

@@ -61,7 +61,7 @@ def rebuild_as_known_on(rollbook: Rollbook, day: date, out: Path) -> Backfilled:
         if not beside.landings.counted_days():
             raise ArgumentError(f"Nothing was known on {day}: no landing counted yet")
         done = past.rebuild(beside, confirm=always)
-        with warehouse.finishing(warehouse.published) as con:
+        with warehouse.finishing(warehouse.published_file) as con:
             catalog.create_snapshots(con, beside.lake, [])  # their files go with the folder
         if rollbook.raw.erasure_register.count != erasures:
             raise BusyError("A student was erased meanwhile, so nothing was written: run this again")

@@ -17,4 +17,4 @@ def restore(rollbook: Rollbook, version: Path) -> None:
         shown = [record for day, record in rollbook.lake.days().items() if day in merged]
         rollbook.warehouse.restore(version, lambda con: catalog.create_snapshots(con, rollbook.lake, shown))
         rollbook.tell(lambda listener: listener.began(rollbook.clock()))
-        rollbook.tell(lambda listener: listener.published(rollbook.clock()))
+        rollbook.tell(lambda listener: listener.on_published(rollbook.clock()))

@@ -225,7 +225,7 @@ def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choic
 def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
     warehouse = rollbook.warehouse
     return {
-        "published": machine.size(warehouse.published.resolve()),
+        "published": machine.size(warehouse.published_file.resolve()),
         "previous": sum(machine.size(version) for version in warehouse.kept()),
         "raw": machine.size(rollbook.raw.root),
         "snapshots": machine.size(rollbook.lake.root),
@@ -308,7 +308,7 @@ def last_night(rollbook: Rollbook) -> Night | None:
         return None
     landing = rollbook.raw.root / f"snapshot_date={newest.snapshot_date}" / f"landing={newest.landing}"
     lake = rollbook.lake.days().get(newest.snapshot_date)
-    published = rollbook.warehouse.published
+    published = rollbook.warehouse.published_file
     size = published.stat().st_size if published.exists() else 0
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
 

@@ -134,8 +134,8 @@ class Erasure(Listener):
     def holdings(self, student: int) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
         rows = recognised = 0
-        if self.warehouse.published.is_file():
-            rows = without.rows_in_file(self.warehouse.published, self.warehouse.scratch, [student])
+        if self.warehouse.published_file.is_file():
+            rows = without.rows_in_file(self.warehouse.published_file, self.warehouse.scratch, [student])
             with self._published() as con:
                 recognised = count(con, sql("same_names"), {"student": student})
         key = b"only in memory"
@@ -202,11 +202,11 @@ class Erasure(Listener):
         self.certificate = Certificate(path, text, counts)
 
     def _published(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True)
+        return connect(self.warehouse.published_file, scratch=self.warehouse.scratch, read_only=True)
 
     def names(self, student: int) -> list[Name]:
         """All names that the student has in the published file."""
-        if not self.warehouse.published.is_file():
+        if not self.warehouse.published_file.is_file():
             return []
         columns = "reference_id, email, name, first_name, last_name"
         with self._published() as con:

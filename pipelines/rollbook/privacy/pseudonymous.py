@@ -154,7 +154,7 @@ class Pseudonymous(Listener):
                 remove(self.next)
                 raise
 
-    def published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
+    def on_published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
         """Point readers to the next file, if there is a next file.
 
         The previous file stays until the next writer, for readers that are just opening that file.
@@ -176,11 +176,11 @@ class Pseudonymous(Listener):
             if self.versions.link.is_symlink() or self.versions.link.exists() or self.versions.folder.exists():
                 self.versions.clear()
                 log.warning("%s was removed: ROLLBOOK_PSEUDONYMOUS is not set. The codes are kept", PSEUDONYMOUS)
-        elif self.warehouse.published.is_file():
+        elif self.warehouse.published_file.is_file():
             self.versions.prepare()  # the mode may have changed
             if not self.is_current():
-                self.make(self.warehouse.published, at)
-                self.published(at)
+                self.make(self.warehouse.published_file, at)
+                self.on_published(at)
                 log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
@@ -192,9 +192,9 @@ class Pseudonymous(Listener):
         fleet = FleetFile(self.warehouse.fleet, pseudonymous=True) if self.warehouse.fleet else None
         with fleet.building(timeout=WAIT_FOR_BUILD) if fleet else nullcontext():
             release = begin(at)
-            if self.wanted and self.warehouse.published.is_file():
-                release = self.make(self.warehouse.published, at, release)
-                self.published(at)
+            if self.wanted and self.warehouse.published_file.is_file():
+                release = self.make(self.warehouse.published_file, at, release)
+                self.on_published(at)
                 self.versions.retire(leaving=0)
             else:
                 self.codes.save(release)
@@ -249,12 +249,12 @@ class Pseudonymous(Listener):
     def describe(self, student: int) -> str:
         """A student's latest name in the published file, or that there is none. Raises DamagedError."""
         row = None
-        if self.warehouse.published.is_file():
+        if self.warehouse.published_file.is_file():
             query = """
                 SELECT name || IF(valid_to IS NULL, '', ', who is no longer listed')
                 FROM history.students WHERE student_id = $1 ORDER BY valid_from DESC LIMIT 1
             """
-            with connect(self.warehouse.published, scratch=self.warehouse.scratch, read_only=True) as con:
+            with connect(self.warehouse.published_file, scratch=self.warehouse.scratch, read_only=True) as con:
                 row = con.execute(query, [student]).fetchone()
         return str(row[0]) if row else "no published file names this student"
 

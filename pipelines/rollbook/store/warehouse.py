@@ -63,7 +63,7 @@ class Warehouse:
         self.root = root
         self.fleet = fleet
         self.mode = mode
-        self.published = root / PUBLISHED
+        self.published_file = root / PUBLISHED
         self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"
         self.next_pseudonymous = self.build / "next-pseudonymous.duckdb"
@@ -144,9 +144,9 @@ class Warehouse:
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in memory with the published file attached as `published`, if that exists."""
-        with connect(scratch=self.scratch, about=self.published) as con:
-            if self.published.is_file():
-                con.execute(f"ATTACH {literal(self.published)} AS published (READ_ONLY)")
+        with connect(scratch=self.scratch, about=self.published_file) as con:
+            if self.published_file.is_file():
+                con.execute(f"ATTACH {literal(self.published_file)} AS published (READ_ONLY)")
             yield con
 
     @contextmanager
@@ -189,7 +189,7 @@ class Warehouse:
         """The rows that a query selects in the published file, or in another; none without the file. Raises
         DamagedError.
         """
-        path = path or self.published
+        path = path or self.published_file
         if not path.is_file():
             return []
         try:
@@ -226,7 +226,7 @@ class Warehouse:
 
     def is_sound(self, path: Path | None = None, *, thoroughly: bool = False) -> bool:
         """Whether the published file, or another, can be read: the catalog, or if `thoroughly` every value."""
-        path = path or self.published
+        path = path or self.published_file
         try:
             with connect(path, scratch=self.scratch, read_only=True) as con:
                 tables = con.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
@@ -262,7 +262,7 @@ class Warehouse:
     def replace(self, path: Path) -> None:
         """Put the next file in the place of the published or of a kept file, which is removed."""
         self.own.register(self.next)
-        if path == self.published:
+        if path == self.published_file:
             self._show(self.versions.add(self.next), instead_of=self.versions.newest())
         else:
             self.versions.replace(path, self.next)
@@ -291,7 +291,7 @@ class Warehouse:
 
     def _show(self, version: Path, *, instead_of: Path | None) -> None:
         # The write-ahead log of an analyst's changes to the old file does not belong to the new one.
-        self.published.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
+        self.published_file.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
         self.versions.show(version)
         if instead_of is not None:
             remove(instead_of)
@@ -303,20 +303,20 @@ class Warehouse:
         Returns the altered version, if any; the caller removes that once readers have another. Only the last KEPT
         altered files are kept.
         """
-        altered = target(self.published)
-        if self.own.is_unmodified(self.published):
+        altered = target(self.published_file)
+        if self.own.is_unmodified(self.published_file):
             if self.versions.newest() is None:  # not a link: a copy from a backup
-                self.versions.again(self.published)
+                self.versions.again(self.published_file)
             return None
-        if not self.published.exists():  # missing, or a dangling link
+        if not self.published_file.exists():  # missing, or a dangling link
             return None
-        written = datetime.fromtimestamp(self.published.lstat().st_mtime, UTC)
+        written = datetime.fromtimestamp(self.published_file.lstat().st_mtime, UTC)
         aside = files.folder(self.altered) / f"{PUBLISHED}-{written:%Y-%m-%dT%H-%M-%S.%f}"
-        set_aside(self.published, aside)
+        set_aside(self.published_file, aside)
         log.warning("%s is not as Rollbook wrote it; kept as %s", PUBLISHED, aside.relative_to(self.root))
         for old in sorted(p for p in self.altered.glob("*") if p.is_file())[:-KEPT]:
             old.unlink()
-        return altered if altered != self.published else None
+        return altered if altered != self.published_file else None
 
     def rows_lost(self, path: Path) -> tuple[TableCounts, ...]:
         """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
@@ -335,7 +335,7 @@ class Warehouse:
 
         Maps each id to the (field, value) pairs to search by, in the order of `Set.names`, without empty values.
         """
-        if not self.published.is_file():
+        if not self.published_file.is_file():
             return {}
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:

@@ -132,7 +132,7 @@ class Mirror(Listener):
         self._lost: LostError | None = None
         self._is_published = False
 
-    def published(self, at: datetime) -> None:  # noqa: ARG002 - only that a publish happened
+    def on_published(self, at: datetime) -> None:  # noqa: ARG002 - only that a publish happened
         """Readers have a new file, so the copy may be proven when the writer ends."""
         self._is_published = True
 
@@ -598,7 +598,7 @@ def prove(settings: Settings, progress: Progress) -> None:
         expired = beside.landings.expired_days()
         past.rebuild(beside, confirm=always, accept_loss=bool(expired))
         differing = [*_differing(ours, theirs, in_lake=bool(expired))]
-        for file in (ours.published, *ours.kept()) if expired else ():
+        for file in (ours.published_file, *ours.kept()) if expired else ():
             differing += _faults(ours, file)
     if differing:
         raise MirrorError(
@@ -618,9 +618,9 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]
         pairs = {name: [lake.scan(t, days) for lake, days in lakes] for name, t in TABLES.items()}
         pairs["observed"] = [lake.scan_observed(days) for lake, days in lakes]
-    with connect(scratch=theirs.scratch, about=ours.published) as con:
+    with connect(scratch=theirs.scratch, about=ours.published_file) as con:
         for name, warehouse in {"ours": ours, "theirs": theirs}.items():
-            con.execute(f"ATTACH {literal(warehouse.published)} AS {name} (READ_ONLY)")
+            con.execute(f"ATTACH {literal(warehouse.published_file)} AS {name} (READ_ONLY)")
         for name, (a, b) in pairs.items():
             lacking, surplus = differences(con, a, b)
             if number := lacking + (0 if name in EXPIRING else surplus):

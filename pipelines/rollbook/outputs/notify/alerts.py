@@ -193,7 +193,7 @@ class Alerts:
         published: list[tuple[object, ...]] = []
         with suppress(RollbookError, OSError):  # no file yet, or another process has the file open for writing
             published = run_query(
-                self.rollbook.warehouse.published,
+                self.rollbook.warehouse.published_file,
                 """
                 SELECT
                     ANY_VALUE(i.school_name), s.snapshot_date,

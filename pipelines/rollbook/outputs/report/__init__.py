@@ -31,7 +31,7 @@ class MorningPage(Listener):
         self.rollbook = rollbook
         self.path = rollbook.warehouse.root / FILE
 
-    def published(self, at: datetime) -> None:
+    def on_published(self, at: datetime) -> None:
         """Make the page from the published file."""
         self._write(at)
 
@@ -50,7 +50,7 @@ class MorningPage(Listener):
             self.path.unlink(missing_ok=True)
             return
         unproven = [u.description for u in rollbook.landings.long_unproven()]
-        with connect(rollbook.warehouse.published, scratch=rollbook.warehouse.scratch, read_only=True) as con:
+        with connect(rollbook.warehouse.published_file, scratch=rollbook.warehouse.scratch, read_only=True) as con:
             names, remarks = (
                 rollbook.settings.report_names,
                 [*filter(None, (each.remark() for each in rollbook.listeners))],
