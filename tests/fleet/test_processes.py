@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,23 @@ def test_no_worker_has_a_key_in_its_environment_or_harms_another(district: Distr
     again = district.night(1)
     assert {o.kind for o in again.values()} == {NightKind.SYNCED}
     assert [name for name, o in again.items() if o.fetched] == ["cedar"]
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended."""
+    return stat(pid)[:1] in ([], ["Z"])
+
+
+def test_a_worker_killed_between_two_institutions_costs_neither(district: District) -> None:
+    others = children(os.getpid())
+
+    def kill(*_: object) -> None:
+        for pid in children(os.getpid()) - others:
+            os.kill(pid, signal.SIGKILL)
+            until(partial(is_gone, pid), 30, 0.05)
+
+    outcomes = district.night(2, jobs=1, done=kill)
+    assert {outcome.kind for outcome in outcomes.values()} == {NightKind.SYNCED}
 
 
 def connected_to(pid: int, port: int) -> bool:

@@ -335,6 +335,8 @@ class Fleet:
                     left = Counter(hosts[name] for name in waiting)
                     name = min(waiting, key=lambda n: (running[hosts[n]], -left[hosts[n]]))
                     waiting.remove(name)
+                    while idle and idle[-1].process.poll() is not None:  # killed between two tasks
+                        idle.pop().end()
                     worker = idle.pop() if idle else _Worker.start(environment)
                     worker.begin(self._task(task, name, arguments), time.monotonic() + self.max_seconds)
                     busy[worker.connection] = worker
