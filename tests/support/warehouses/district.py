@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, time
+from multiprocessing import forkserver
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -204,6 +205,8 @@ def new_district(*hosts: str | Sequence[str]) -> Iterator[District]:
             stack.enter_context(host)
         district.write()
         stack.enter_context(district.in_environment())
+        stop_forkserver()
+        stack.callback(stop_forkserver)
         yield district
 
 
@@ -226,3 +229,8 @@ def copied(played: District, folder: Path) -> Iterator[District]:
     with played.in_environment():
         yield played
     played.warehouse, played.registry = was
+
+
+def stop_forkserver() -> None:
+    """End the process that tests fork others from: it keeps the environment that it was started with."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
