@@ -17,6 +17,7 @@ PROMOTION = date(2026, 8, 24)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_summers_held_night_is_approved_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
