@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
-from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError
+from rollbook.errors import ArgumentError, CheckError, HeldError, NothingLandedError, RollbookError
 from rollbook.landing.manifest import PARTS, Details, Manifest, TableCounts
 from rollbook.night import past, sync
 from rollbook.night.past import Backfilled, always, skipped_days, within_hold
@@ -97,6 +97,8 @@ def stages(
         failure = error
     if failure is None or rollbook.warehouse.version() != before:
         yield from _published(context, rollbook, days, counts, time.monotonic() - started)
+    elif isinstance(failure, CheckError):  # landed and composed, but not published
+        yield from _composed(context, rollbook, _counted(rollbook, days))
     elif isinstance(failure, HeldError) and is_sync:
         yield from _raw(context, {days[0]: rollbook.raw.manifests(days[0])[-1]})
     if failure is not None:
@@ -129,11 +131,11 @@ def _published(
     seconds: float,
 ) -> Events:
     """Each asset of each day that counts, once readers have them."""
-    landed = {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}
+    landed = _counted(rollbook, days)
     for reason in (manifest.reason for manifest in landed.values() if manifest.reason):
         context.log.warning(reason)
-    yield from _raw(context, landed)
-    records, changed = rollbook.lake.days(), {c.table: _history(c) for c in counts}
+    yield from _composed(context, rollbook, landed)
+    changed = {c.table: _history(c) for c in counts}
     shared: Metadata = {
         "path": dg.MetadataValue.path(rollbook.warehouse.published_file),
         "bytes": rollbook.warehouse.published_file.stat().st_size,
@@ -141,13 +143,25 @@ def _published(
         "seconds": round(seconds, 3),
     }
     for day in landed:
-        record = records[day]
+        for name in TABLES:
+            yield made(context, day, ["history", name], changed.get(name, {}))
+        yield made(context, day, PUBLISHED.path, shared)
+
+
+def _counted(rollbook: Rollbook, days: Sequence[date]) -> dict[date, Manifest]:
+    """The last counted landing of each day that has one."""
+    return {day: counted[-1] for day in days if (counted := rollbook.landings.counted(day))}
+
+
+def _composed(context: dg.AssetExecutionContext, rollbook: Rollbook, landed: Mapping[date, Manifest]) -> Events:
+    """Each landed set and each table's snapshot of each day."""
+    yield from _raw(context, landed)
+    records = rollbook.lake.days()
+    for day, record in ((day, records[day]) for day in landed):
         landings = ", ".join(map(str, record.landings))
         for name in TABLES:
             metadata = {"dagster/partition_row_count": record.rows.get(name, 0), "landings": landings}
             yield made(context, day, ["snapshots", name], metadata)
-            yield made(context, day, ["history", name], changed.get(name, {}))
-        yield made(context, day, PUBLISHED.path, shared)
 
 
 def _raw(context: dg.AssetExecutionContext, landed: Mapping[date, Manifest]) -> Events:
