@@ -311,7 +311,7 @@ class WarehouseSettings(_Group):
         """A command about this warehouse, as somebody types it: `rollbook --institution ash sync`."""
         return f"rollbook --institution {self.institution} {arguments}" if self.institution else f"rollbook {arguments}"
 
-    def called(self, field: str) -> str:
+    def name_of(self, field: str) -> str:
         """A setting that each institution has for itself: `ROLLBOOK_API_KEY`, or its line in the registry."""
         return f"{field} of {self.institution} in {institutions.FILE}" if self.institution else PREFIX + field.upper()
 

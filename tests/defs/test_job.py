@@ -265,6 +265,16 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
     assert metadata == {"exit_code": 2}
 
 
+def test_a_run_recovers_a_damaged_published_file_first(house: House, job: Job) -> None:
+    assert job.nightly(house, 1).success
+    expected = Expected().night(1, house.service.students, house.service.classes)
+    house.published.resolve().write_bytes(b"no database")
+    assert job.nightly(house, 2).success
+    expected.night(2, house.service.students, house.service.classes)
+    assert house.tables() == expected.tables()
+    assert job.marked(*PUBLISHED.path) == [str(night(1)), str(night(2))]
+
+
 def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house: House, job: Job) -> None:
     assert job.nightly(house, 1).success
     expected = Expected().night(1, house.service.students, house.service.classes)

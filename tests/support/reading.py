@@ -24,7 +24,7 @@ def _instance() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a published file, opened anew as by an analyst; one file at a time."""
+    """A connection to a published file, opened again each time, as by an analyst; one file at a time."""
     with _asking, _instance().cursor() as con:
         con.execute(f'ATTACH {literal(file)} AS "{file.stem}" (READ_ONLY)')
         try:

@@ -28,7 +28,7 @@ LAUNCH = """mutation { launchRun(executionParams: {
   executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
 }) { __typename } }"""
 
-# Each way in which a page can have the browser send something to another site, unasked. The answer does not matter: the
+# Each way in which a page can have the browser send something to another site by itself. The answer does not matter: the
 # page may not read that, and need not.
 ATTACKS = """async ([ui, mutations]) => {
   const quietly = async (promise) => { try { await promise } catch { } }

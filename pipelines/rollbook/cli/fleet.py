@@ -343,7 +343,7 @@ def export(
     """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
 
     The file may hold pupils' records of all institutions and is readable by the owner only. An erasure does not find
-    the file: delete the file when it is no longer needed.
+    the file: delete the file after use.
     """
     file, within = _file(pseudonymous), files.folder(fleet_folder() / FLEET_BUILD)
     write_export(

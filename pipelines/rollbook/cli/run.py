@@ -53,7 +53,7 @@ TAGS = {
     # Without these tags the UI lists the run, but not on the job's page.
     ".dagster/repository": "__repository__@rollbook",
     "dagster/code_location": "rollbook",
-    # The user saw how the run ended: the daemon must not retry the run unasked.
+    # The user saw how the run ended: the daemon must not retry the run by itself.
     "dagster/max_retries": "0",
 }
 

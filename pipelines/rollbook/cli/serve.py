@@ -300,13 +300,13 @@ def demo(
         out.print(table("", answer.columns, answer.rows))
     shown = published.relative_to(ROOT) if published.is_relative_to(ROOT) else published
     out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
-    command = called()
+    command = command_name()
     out.print(f"[bold]The UI[/]    {command} serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
     out.print(f"[bold]Explore[/]   {command} explore --demo: the school, its classes, its students.")
     out.print(f"[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then {command} sync")
 
 
-def called() -> str:
+def command_name() -> str:
     """The command as a shell finds it: `make demo` leaves it in .venv/bin, which is often not on the path."""
     return "rollbook" if shutil.which("rollbook") else safe(sys.argv[0])
 
@@ -358,6 +358,6 @@ def sandbox(
         if day:
             variables[f"{PREFIX}FIRST_DATE"] = str(day)
         given = "".join(f" {name}={quote(value)}" for name, value in variables.items())
-        out.print(f"  export{safe(given)}\n  {called()} sync{f' --date {day}' if day else ''}\n")
+        out.print(f"  export{safe(given)}\n  {command_name()} sync{f' --date {day}' if day else ''}\n")
 
     serve_sandbox(students, day, port, seed, key, odd=odd, on_ready=ready)

@@ -132,7 +132,7 @@ def _school(context: dg.AssetExecutionContext, options: night.Options, days: Seq
     is_sync = partitions.is_sync(context.run.tags, days, today, approve=bool(options.approve))
     try:
         if context.selected_asset_keys:
-            yield from night.stages(context, options, rollbook, days, is_sync=is_sync)
+            yield from night.run(context, options, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
         # Dagster shows a check without a result as failed, so check the file that readers still have.
         broken = error.findings if isinstance(error, CheckError) else {}

@@ -79,7 +79,7 @@ def _sync_alone(
     rollbook = assemble(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
     failure: RollbookError | None = None
     try:
-        for _ in night.stages(context, options, rollbook, days, is_sync=True):
+        for _ in night.run(context, options, rollbook, days, is_sync=True):
             pass
         outcome = outcome_of(rollbook.landings.counted(days[0])[-1])
     except RollbookError as error:

@@ -13,7 +13,15 @@ from pydantic import Field
 
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
-from rollbook.errors import ArgumentError, CheckError, HeldError, NothingLandedError, RollbookError
+from rollbook.errors import (
+    ArgumentError,
+    CheckError,
+    ContractChangedError,
+    HeldError,
+    LostError,
+    NothingLandedError,
+    RollbookError,
+)
 from rollbook.landing.manifest import PARTS, Details, Manifest, TableCounts
 from rollbook.night import past, sync
 from rollbook.night.past import Backfilled, always, skipped_days, within_hold
@@ -75,16 +83,14 @@ class Options(dg.Config):
     )
 
 
-def stages(
+def run(
     context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
 ) -> Events:
     """Sync a day, approve what is held, or rebuild the landed days; then yield what was made on each day.
 
     Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
     """
-    started, before = time.monotonic(), rollbook.warehouse.version()
-    if options.only and not options.approve:
-        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
+    started, before = time.monotonic(), rollbook.warehouse.versions.newest()
     if is_sync:
         mark_as_sync(context)
     elif not options.approve:
@@ -95,11 +101,12 @@ def stages(
         counts = _work(context, options, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
         failure = error
-    if failure is None or rollbook.warehouse.version() != before:
+    is_late = isinstance(failure, LostError) and rollbook.warehouse.versions.newest() != before
+    if failure is None or is_late:  # a listener may find a loss once readers have the night
         yield from _published(context, rollbook, days, counts, time.monotonic() - started)
     elif isinstance(failure, CheckError):  # landed and composed, but not published
         yield from _composed(context, rollbook, _counted(rollbook, days))
-    elif isinstance(failure, HeldError) and is_sync:
+    elif isinstance(failure, (HeldError, ContractChangedError)) and is_sync:
         yield from _raw(context, {days[0]: rollbook.raw.manifests(days[0])[-1]})
     if failure is not None:
         raise failure
@@ -109,10 +116,18 @@ def _work(
     context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
 ) -> Sequence[TableCounts]:
     """Approve, sync or backfill; returns the changes per current table. Raises RollbookError."""
+    if options.only and not options.approve:
+        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
     if options.approve:
-        by = person or _asked_by(context)
-        only, reason = options.only, options.reason
-        return approvals.approve(rollbook, options.approve, days=days, only=only, reason=reason, by=by).counts
+        return approvals.approve(
+            rollbook,
+            options.approve,
+            days=days,
+            only=options.only,
+            reason=options.reason,
+            by=person or _asked_by(context),
+            full_refresh=options.force,
+        ).counts
     if is_sync:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
         return sync(rollbook, days[0], details=options.details, fresh=fresh, full_refresh=options.force).counts

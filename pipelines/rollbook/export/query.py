@@ -154,7 +154,7 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
 
 
 def is_plain_read(con: duckdb.DuckDBPyConnection, query: str) -> bool:
-    """Whether a query only picks columns of a table or view, each under the own name.
+    """Whether a query only picks columns of a table or view, without new names.
 
     Only then does a column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may put
     any student beside any number.
@@ -230,7 +230,7 @@ def export(
 
     `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
     number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
-    the rows may then show any student); if `before` raises, there is no file. Only the owner may read the file. Rows
+    the rows may then show any student); if `before` raises, no file appears. Only the owner may read the file. Rows
     that do not fit into memory are spilled to `scratch`, a private folder. Returns the number of rows.
 
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or

@@ -2,8 +2,9 @@
 Also computes the institutions' histories again, to publish or compare them.
 
 If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from them in the same way. Each file is
-built anew, checked, and published atomically; until then, and after a failure, readers keep the last file. The contents
-are declared in `views.fleet` and `views.pseudonymous`. With an engine, each institution's part is made by a task.
+built in a new place, checked, and published atomically; until then, and after a failure, readers keep the last file.
+The contents are declared in `views.fleet` and `views.pseudonymous`. With an engine, each institution's part is made by
+a task.
 
 Each institution's file is attached while the rows are copied, which keeps that version even if the institution
 publishes meanwhile. One that cannot be read leaves no row, and is named.

@@ -251,7 +251,7 @@ class Fleet:
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
         """Rebuild the landed days of a range for each institution; yields each result at once. Needs no key."""
-        yield from self._run(Backfill, self.institutions, first=first, last=last, confirmed=confirmed)
+        yield from self._run(Backfill, self.institutions, day=first, last=last, confirmed=confirmed)
 
     def check(self) -> Iterator[tuple[str, list[Finding]]]:
         """Check whether each institution could be synced here and now; yields each institution's findings at once."""
@@ -338,12 +338,13 @@ class Fleet:
                     while idle and idle[-1].process.poll() is not None:  # killed between two tasks
                         idle.pop().end()
                     worker = idle.pop() if idle else _Worker.start(environment)
-                    worker.begin(self._task(task, name, arguments), time.monotonic() + self.max_seconds)
                     busy[worker.connection] = worker
+                    worker.begin(self._task(task, name, arguments), time.monotonic() + self.max_seconds)
                 rest = min(worker.until for worker in busy.values()) - time.monotonic()
                 ready = connection.wait(list(busy), max(rest, 0))
-                for worker in [busy.pop(each) for each in list(busy) if each in ready]:
-                    result = worker.result() or self._killed(worker, arguments.get("day"))
+                for each in [each for each in busy if each in ready]:
+                    worker = busy.pop(each)
+                    result = self._result(worker, arguments.get("day"))
                     if not worker.connection.closed:
                         idle.append(worker)
                     yield worker.name, result
@@ -363,8 +364,10 @@ class Fleet:
         secrets = {n: os.environ[n] for n in names if n in os.environ and task is not Backfill}
         return task(institution=name, secrets=secrets, now=self.now, **arguments)
 
-    def _killed(self, worker: _Worker, day: date | None) -> NightOutcome:
-        """The outcome of an institution whose worker ended without a result."""
+    def _result(self, worker: _Worker, day: date | None) -> WorkerResult:
+        """A worker's result, or how the worker ended without a result."""
+        if (result := worker.result()) is not None:
+            return result
         code = worker.end()
         how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
         message = f"Its process was ended from outside ({how}), perhaps for lack of memory"
@@ -385,7 +388,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     return own_alerts
 
 
-# -- status ----------------------------------------------------------------------------------------------------
+# -- status ------------------------------------------------------------------------------------------------------------
 #
 # Read from each institution's state and its newest day's manifests, and from no database, so that a thousand take
 # seconds. Also as a page, and in the text format that node exporters collect from a folder (Prometheus, version 0.0.4).

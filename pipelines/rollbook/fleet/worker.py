@@ -1,7 +1,7 @@
 """A worker of a fleet's run: `python -m rollbook.fleet.worker` does one task after the other, each for one institution.
 
-Tasks come over a connection as JSON, each with the secrets of its institution alone, and results go back over it. Its
-end is the end of the run, also of a run that was killed.
+Tasks come over a connection as JSON, each with the secrets of its institution alone, and results go back. The end of
+the connection is the end of the run, also of a run that was killed.
 """
 
 from __future__ import annotations
@@ -135,16 +135,16 @@ class Sync(Task, frozen=True, kw_only=True):
 
 
 class Backfill(Task, frozen=True, kw_only=True):
-    """Rebuild the landed days of a range. Unless `confirmed`, it is held if it would remove too many rows."""
+    """Rebuild the landed days from `day` to `last`. Unless `confirmed`, it is held if it would remove too many rows."""
 
-    first: date
+    day: date
     last: date
     confirmed: bool = False
 
     def run(self, rollbook: Rollbook) -> NightOutcome:
         """The outcome of the backfill."""
         try:
-            done = past.backfill(rollbook, self.first, self.last, confirm=always if self.confirmed else within_hold)
+            done = past.backfill(rollbook, self.day, self.last, confirm=always if self.confirmed else within_hold)
         except NothingLandedError as error:
             return NightOutcome(kind=NightKind.SKIPPED, at=self.clock(), message=error.message)
         return NightOutcome(kind=NightKind.REBUILT, at=self.clock(), days=tuple(done.rebuilt), skipped=done.skipped)

@@ -156,8 +156,7 @@ class ErasureRegister:
 
     def write(self, content: RegisterContent) -> None:
         """Replace the file, durably."""
-        for above in (self.folder.parent, self.folder):
-            files.folder(above)
+        files.folder(self.folder)
         files.write(self.path, msgspec.json.encode(content))
 
     def begun(self) -> RegisterContent:

@@ -101,7 +101,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
-    proven for long. `pseudonymous` is null if there is no file and no setting. `copy` says when the off-site copy was
+    proven for long. `pseudonymous` is null without the file and the setting. `copy` says when the off-site copy was
     last proven; empty without a copy. `sizes` are bytes on disk, and what is free there.
     """
 

@@ -125,7 +125,7 @@ class Client:
         silence_http_logs()
         self.host = urlsplit(settings.base_url).netloc
         # The names of the settings, for messages.
-        self.base_url, self.api_key = settings.called("base_url"), settings.called("api_key")
+        self.base_url, self.api_key = settings.name_of("base_url"), settings.name_of("api_key")
         self.requests = 0
         self.retries = 0
         self.bytes_received = 0

@@ -306,7 +306,7 @@ def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str
     if bound_to not in (None, school_id):
         return (
             f"The API key belongs to institution {school_id}, this warehouse to institution {bound_to}: set"
-            f" {settings.called('api_key')} to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the"
+            f" {settings.name_of('api_key')} to this institution's key, or ROLLBOOK_WAREHOUSE to another folder. If the"
             " warehouse was filled with another institution's key by mistake, discard what it landed"
             f" (`{settings.command('discard DAY')}`)"
         )

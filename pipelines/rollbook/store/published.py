@@ -21,7 +21,6 @@ import os
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -235,8 +234,7 @@ class OwnFiles:
 
     def register(self, file: Path) -> None:
         """Register a finished file, durably, before readers get the file."""
-        for above in (self._path.parent.parent, self._path.parent):
-            files.folder(above)
+        files.folder(self._path.parent)
         digests = self._registered() | {self._digest(file): self.erasure_register.count}
         files.write(self._path, msgspec.json.encode(Registered(files=digests)))
 
@@ -246,8 +244,10 @@ class OwnFiles:
 
     def lacks_erasures(self, path: Path) -> bool:
         """Whether a file is ours and was written before the last erasure, and so may hold an erased student."""
-        erasures = self.erasure_register.count
-        return bool(erasures) and (self.erasures_of(path) or 0) < erasures and self.is_unmodified(path)
+        if not (erasures := self.erasure_register.count):  # then no file need be read
+            return False
+        reflected = self.erasures_of(path)
+        return reflected is not None and reflected < erasures
 
     def erasures_of(self, path: Path) -> int | None:
         """How many erasures a file of ours reflects; None if the warehouse did not write the file so."""
@@ -273,8 +273,7 @@ class OwnFiles:
         stat = file.stat()
         seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         if seen not in self._digests:
-            with file.open("rb") as opened:
-                self._digests[seen] = file_digest(opened, "sha256").hexdigest()
+            self._digests[seen] = files.digest(file)
         return self._digests[seen]
 
 

@@ -440,7 +440,7 @@ def render(
     remarks: Sequence[str] = (),
 ) -> str:
     """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `advice` what
-    whoever runs Rollbook can do, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
+    the operator can do, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
     """
     return (
         _environment()

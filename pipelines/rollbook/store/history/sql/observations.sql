@@ -5,8 +5,8 @@
 {{- ", " if not loop.last }}{% endfor -%}
 {%- endmacro %}
 {% if among %}
-{% set rows = "SELECT t.* FROM (" ~ rows ~ ") AS t SEMI JOIN " ~ among ~ " AS a ON a.id = t." ~ table.parent_key %}
-{% set observed = "SELECT o.* FROM (" ~ observed ~ ") AS o SEMI JOIN " ~ among ~ " AS a ON a.id = o.id" %}
+{% set rows %}SELECT t.* FROM ({{ rows }}) AS t SEMI JOIN {{ among }} AS a ON a.id = t.{{ table.parent_key }}{% endset %}
+{% set observed %}SELECT o.* FROM ({{ observed }}) AS o SEMI JOIN {{ among }} AS a ON a.id = o.id{% endset %}
 {% endif %}
 SELECT {{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
