@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import stamina
 
 from rollbook.source.client import Client
-from tests.source.asking import SHORT_TIMEOUTS, MakeClient, Night, settings_for
+from tests.source.asking import TIMEOUTS, MakeClient, Night, settings_for
 from tests.support.records import classes, students
 from tests.support.wire.service import Service
 
@@ -27,8 +28,8 @@ def client_of() -> Iterator[MakeClient]:
     """Makes and closes clients."""
     clients: list[Client] = []
 
-    def make(service: Service | str, **over: Any) -> Client:
-        clients.append(Client(settings_for(service, **over), timeouts=SHORT_TIMEOUTS))
+    def make(service: Service | str, *, timeouts: httpx.Timeout = TIMEOUTS, **over: Any) -> Client:
+        clients.append(Client(settings_for(service, **over), timeouts=timeouts))
         return clients[-1]
 
     yield make

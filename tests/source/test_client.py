@@ -8,6 +8,7 @@ import re
 import time
 from itertools import pairwise
 
+import httpx
 import pytest
 import stamina
 
@@ -42,7 +43,7 @@ def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> N
 TRANSIENT: dict[str, Bend] = {
     "reset": faults.reset(),
     "cut short": faults.cut_short(),
-    "silence": faults.hang(1.0),
+    "silence": faults.hang(3.0),
     **{
         str(code): faults.status(code)
         for code in (408, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 531), 561, 598, 599)
@@ -76,10 +77,16 @@ NOT_THE_CONTRACT = (
 )
 
 
+def client_for(name: str, service: Service, client_of: MakeClient) -> Client:
+    """A client that waits a second for an answer, where the fault is that none comes."""
+    return client_of(service, timeouts=httpx.Timeout(1)) if name == "silence" else client_of(service)
+
+
 @pytest.mark.parametrize("name", TRANSIENT)
 def test_a_passing_fault_is_retried_and_a_lasting_one_ends_with_advice(
-    service: Service, client: Client, name: str
+    service: Service, client_of: MakeClient, name: str
 ) -> None:
+    client = client_for(name, service, client_of)
     service.on(TRANSIENT[name], times=2)
     assert get_page(client).parsed.ids == list(range(1, 101))
     assert (len(service.requests), client.requests, client.retries) == (3, 3, 2)
@@ -160,7 +167,7 @@ def test_no_log_or_error_has_the_key_or_a_name(
         logging.DEBUG
     )  # as a logging configuration might; a client silences the logger again
     with Service([student(1, name=NAME, email=EMAIL)]) as service:
-        client = client_of(service)
+        client = client_for(name, service, client_of)
         get_page(client, search=EMAIL)
         service.on(LOUD[name], times=None, search=True)
         with pytest.raises(ServiceError) as caught:

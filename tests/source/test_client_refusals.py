@@ -15,7 +15,7 @@ import stamina
 
 from rollbook.errors import KeyRefusedError, RedirectError, RefusedError, SettingError, UnreachableError
 from rollbook.source.client import Client
-from tests.source.asking import SHORT_TIMEOUTS, MakeClient, get_page, settings_for
+from tests.source.asking import TIMEOUTS, MakeClient, get_page, settings_for
 from tests.support.processes.errors import everything_about
 from tests.support.records import students
 from tests.support.wire import faults
@@ -106,7 +106,7 @@ def test_a_proxy_of_https_sees_a_tunnel_and_no_key(monkeypatch: pytest.MonkeyPat
         thread.start()
         with (
             stamina.set_testing(True, attempts=1),
-            closing(Client(settings_for("https://records.example.org"), timeouts=SHORT_TIMEOUTS)) as client,
+            closing(Client(settings_for("https://records.example.org"), timeouts=TIMEOUTS)) as client,
             pytest.raises(UnreachableError, match="the proxy gave no connection"),
         ):
             get_page(client)
