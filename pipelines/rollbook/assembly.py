@@ -8,6 +8,7 @@ from datetime import datetime
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.rollbook import Rollbook
 from rollbook.outputs.mirror.mirror import Mirror
+from rollbook.outputs.notify.alerts import Alerts
 from rollbook.outputs.report import MorningPage
 from rollbook.privacy import access
 from rollbook.privacy.erasure import Erasure
@@ -30,7 +31,8 @@ def assemble(
         AccessLog(settings),
         FleetFiles(rollbook.warehouse),
         Erasure(rollbook.erasures),  # after all others that hold something: it writes the certificate
-        Mirror(settings, rollbook.bound_to),  # last: it copies what the others have written
+        Mirror(settings, rollbook.bound_to),  # it copies what the others have written
+        Alerts(rollbook),
     )
     return rollbook
 

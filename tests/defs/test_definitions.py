@@ -35,14 +35,17 @@ timezone = "Mars/Base"
 """
 
 
-def test_a_school_has_days_a_night_freshness_and_described_options() -> None:
-    with loaded(EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_FIRST_DATE": "2026-08-01"}) as defs:
+def test_a_school_has_landed_days_a_night_freshness_and_described_options(tmp_path: Path) -> None:
+    # A quarter past midnight in Berlin, and still the day before in UTC.
+    late = datetime(2026, 8, 3, 22, 15, tzinfo=UTC)
+    for number in (1, 3):
+        (tmp_path / "raw" / f"snapshot_date=2026-08-0{number}" / "landing=1").mkdir(parents=True)
+    env = EXAMPLE | {"ROLLBOOK_TIMEZONE": "Europe/Berlin", "ROLLBOOK_WAREHOUSE": str(tmp_path)}
+    with time_machine.travel(late), loaded(env) as defs:
         published = defs.resolve_asset_graph().get(PUBLISHED)
         schema: Any = defs.resolve_job_def("nightly_sync").run_config_schema.config_type
     days: Any = published.partitions_def
-    # A quarter past midnight in Berlin, and still the day before in UTC.
-    late = datetime(2026, 8, 3, 22, 15, tzinfo=UTC)
-    assert days.get_partition_keys(current_time=late) == ["2026-08-01", "2026-08-02", "2026-08-03", "2026-08-04"]
+    assert days.get_partition_keys(current_time=late) == ["2026-08-01", "2026-08-03", "2026-08-04"]
     (schedule,) = defs.schedules or ()
     assert isinstance(schedule, dg.ScheduleDefinition)
     line = (schedule.name, schedule.cron_schedule, schedule.execution_timezone)
@@ -66,9 +69,10 @@ def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: P
     """A landing of a wrong clock's day, taken back, leaves no years of days on which nothing can be had."""
     for folder in ("snapshot_date=2020-01-01/discarded=1", "snapshot_date=2026-08-02/landing=1"):
         (tmp_path / "raw" / folder).mkdir(parents=True)
-    with loaded(EXAMPLE | {"ROLLBOOK_WAREHOUSE": str(tmp_path)}) as defs:
+    today = datetime(2026, 8, 3, 12, tzinfo=UTC)
+    with time_machine.travel(today), loaded(EXAMPLE | {"ROLLBOOK_WAREHOUSE": str(tmp_path)}) as defs:
         days: Any = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
-    assert days.get_partition_keys(current_time=datetime(2026, 8, 3, 12, tzinfo=UTC)) == ["2026-08-02", "2026-08-03"]
+    assert days.get_partition_keys(current_time=today) == ["2026-08-02", "2026-08-03"]
 
 
 def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> N
     output = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=100
     )
-    assert output.stdout.splitlines() == ["23 ['nightly']", "[]"]
+    assert output.stdout.splitlines() == ["12 ['nightly']", "[]"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,7 +93,11 @@ def test_a_registry_has_a_schedule_per_cron_line_and_zone(tmp_path: Path) -> Non
     """The days begin where a day begins first: nobody's today is missing while elsewhere has yesterday."""
     path = tmp_path / "institutions.toml"
     path.write_text(REGISTRY)
-    with loaded({"ROLLBOOK_INSTITUTIONS": str(path), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}) as defs:
+    warehouse, now = tmp_path / "warehouse", datetime(2026, 8, 3, 16, tzinfo=UTC)
+    for name, number in {"ash": 1, "cedar": 2}.items():  # on the third, nobody landed anything
+        (warehouse / name / "raw" / f"snapshot_date=2026-08-0{number}" / "landing=1").mkdir(parents=True)
+    env = {"ROLLBOOK_INSTITUTIONS": str(path), "ROLLBOOK_WAREHOUSE": str(warehouse)}
+    with time_machine.travel(now), loaded(env) as defs:
         days: Any = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
 
         def asked(at: datetime) -> dict[str, Any]:
@@ -114,13 +122,12 @@ def test_a_registry_has_a_schedule_per_cron_line_and_zone(tmp_path: Path) -> Non
             TOKYO: ("2026-11-21", "nightly", "cedar,yew"),
         }
         path.write_text(REGISTRY.replace("[ash]", "[elm]"))
-        now = asked(datetime(2026, 11, 20, 2, 15, tzinfo=UTC))
-        assert now[LONDON][2] == "elm,birch,yew", "the registry as it is now"
-    keys = days.get_partition_keys(current_time=datetime(2026, 8, 1, 16, tzinfo=UTC))
-    assert keys == ["2026-08-01", "2026-08-02"]
+        later = asked(datetime(2026, 11, 20, 2, 15, tzinfo=UTC))
+        assert later[LONDON][2] == "elm,birch,yew", "the registry as it is now"
+    assert days.get_partition_keys(current_time=now) == ["2026-08-01", "2026-08-02", "2026-08-04"]
 
 
 def test_an_empty_registry_loads(tmp_path: Path) -> None:
     (tmp_path / "institutions.toml").touch()
     with loaded({"ROLLBOOK_INSTITUTIONS": str(tmp_path / "institutions.toml")}) as defs:
-        assert (len(list(defs.resolve_all_asset_specs())), list(defs.schedules or ())) == (23, [])
+        assert (len(list(defs.resolve_all_asset_specs())), list(defs.schedules or ())) == (12, [])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from rollbook.night.past import always
+from rollbook.operations.discard import discard
 from tests.support import graph
 from tests.support.graph import SYNC
 from tests.support.processes.commands import run_command
@@ -121,17 +123,16 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     assert job.run_for(days=(today,), tags=SYNC).success  # another night's run asks everybody
     assert set(district.asked().values()) == {6, 7}
 
-    # A backfill rebuilds each by itself, fetches nothing, and says which days were skipped.
-    requests, yesterday = district.asked(), today - timedelta(days=1)
-    result = job.run_for("ash,cedar", days=(yesterday, today))
+    # A backfill rebuilds each by itself, fetches nothing, and passes over the days that one of them has not.
+    requests, house = district.asked(), district.house("cedar")
+    for number in (2, 1):
+        discard(house.rollbook(), today, number, reason="a wrong clock", confirm=always)
+    result = job.run_for("ash,cedar", days=(today,), tags={"dagster/backfill": "of a day"})
     assert result.success
     assert district.asked() == requests
-    assert outcomes(result) == {
-        (str(yesterday), "ash"): "skipped",
-        (day, "ash"): "rebuilt",
-        (str(yesterday), "cedar"): "skipped",
-        (day, "cedar"): "rebuilt",
-    }
+    assert outcomes(result) == {(day, "ash"): "rebuilt", (day, "cedar"): "skipped"}
+    lines = [e.user_message for e in job.instance.all_logs(result.run_id)]
+    assert f"cedar: nothing was landed on {day}, and the service keeps no history" in lines
     assert {d for asset, d, _ in graph.marked(result) if asset == "published/rollbook"} == {day}
 
     result = job.run_for(days=(today,), tags=SYNC, approve=["0123456789ab"])
@@ -156,20 +157,41 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
             ) as context:
                 tick = watch.evaluate_tick(context)
             assert tick.skip_message == "no institution is newly late"
-            assert hook.texts == []  # other checks may fail, too
-            patch.setattr("rollbook.outputs.notify.alerts.BATCH_DELAY", timedelta())
-            with dg.build_sensor_context(job.instance, repository_def=job.defs.get_repository_def()) as context:
-                watch.evaluate_tick(context)
     assert [head.partition(": ")[2] for head in hook.heads] == [f"the sync of {today} failed"]
 
 
-def test_the_command_runs_the_job_for_its_institution(district: District) -> None:
+def test_nights_without_dagster_are_recorded_once_and_a_day_when_all_have_it(
+    district: District, job: DistrictJob, today: date
+) -> None:
+    """By `fleet sync`, and by a person's sync of one institution."""
+
+    def look() -> list[Any]:
+        record = next(s for s in job.defs.sensors or () if s.name == "record")
+        with dg.build_sensor_context(job.instance, repository_def=job.defs.get_repository_def()) as context:
+            events = list(record.evaluate_tick(context).asset_events)
+        for event in events:
+            job.instance.report_runless_asset_event(event)
+        return events
+
+    district["birch"].on(faults.refused(401), path="auth", times=1)
     env = district.environment()
+    assert run_command("fleet", "sync", env=env).returncode == 1
+    notes = [e.metadata for e in look() if isinstance(e, dg.AssetObservation)]
+    assert {n["institution"].value: n["outcome"].value for n in notes} == {
+        "ash": "synced",
+        "birch": "failed",
+        "cedar": "synced",
+    }
+    assert (look(), job.marked(*PUBLISHED)) == ([], [])
     done = run_command("--institution", "birch", "sync", env=env)
     assert (done.returncode, "Synced" in done.stdout) == (0, True), done.stderr
-    assert district.asked() == {"ash": 0, "birch": 3, "cedar": 0}
-    today = datetime.now(UTC).date()
+    assert state(district, "birch")["last"]["kind"] == "synced"
+    notes = [e.metadata for e in look() if isinstance(e, dg.AssetObservation)]
+    assert [(n["institution"].value, n["outcome"].value) for n in notes] == [("birch", "synced")]
+    assert job.marked(*PUBLISHED) == job.marked("tables", "classes") == [str(today)]
+    assert look() == []
+    # A run records its own outcomes.
+    assert job.run_for(days=(today,), tags=SYNC).success
+    assert look() == []
     again = run_command("--institution", "birch", "backfill", str(today), str(today), env=env)
     assert (again.returncode, "Rebuilt" in again.stdout) == (0, True), again.stderr
-    with dg.DagsterInstance.from_config(env["DAGSTER_HOME"]) as instance:
-        assert [run.tags["rollbook/institution"] for run in instance.get_runs()] == ["birch", "birch"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import dagster as dg
@@ -15,7 +17,8 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from rollbook.defs import assets, runs
 from rollbook.defs.component import RollbookComponent
-from rollbook.defs.partitions import PUBLISHED
+from rollbook.defs.school import School
+from rollbook.settings import Settings
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
 from tests.support.nights import Expected, House, new_house, night
@@ -23,6 +26,8 @@ from tests.support.records import classes, student, students
 from tests.support.wire.service import KEY
 
 pytestmark = pytest.mark.slow
+
+PUBLISHED = dg.AssetKey(["published", "rollbook"])
 
 
 @pytest.fixture
@@ -47,11 +52,11 @@ def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
 
 def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
-        result = job.run(day, tags=SYNC, launched_from=["history", "classes"])
+        result = job.run(day, tags=SYNC, launched_from=["tables", "classes"])
     assert result.success
     specs = {spec.key: spec for spec in job.defs.resolve_all_asset_specs()}
     assert {tuple(spec.owners) for spec in specs.values()} == {("team:school-it",)}
-    assert {dep.asset_key for dep in specs[PUBLISHED].deps} == {key for key in specs if key.path[0] == "history"}
+    assert {dep.asset_key for dep in specs[PUBLISHED].deps} == {key for key in specs if key.path[0] == "tables"}
     keys = [*specs]
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {
         k.to_user_string(): [str(night(1))] for k in keys
@@ -59,20 +64,27 @@ def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: 
     assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
     about = {asset: metadata for asset, _, metadata in graph.marked(result)}
     (landing,) = house.landings(night(1))
-    raw = about["raw/students"]
-    assert {k: raw[k] for k in ("landing", "requests", "retries", "bytes", "walks", "repeated", "proven")} == {
+    assert about["raw/students"] == {
         "landing": 1,
-        "requests": landing.requests,
+        "outcome": "synced",
+        "requests": 3,
         "retries": 0,
         "bytes": landing.bytes_received,
+        "seconds": about["raw/students"]["seconds"],
+        "dagster/partition_row_count": 60,
         "walks": 1,
         "repeated": 0,
-        "proven": True,
+        "proven": 1,
+        "verified absent": 0,
+        "found by search": 0,
+        "unclear": 0,
+        "refused": 0,
+        "unknown fields": "",
     }
     assert (landing.requests, landing.bytes_received > 20_000) == (3, True)
-    assert raw["dagster/partition_row_count"] == 60
-    assert about["snapshots/student_classes"]["dagster/partition_row_count"] == 60
-    assert about["history/students"] == {"dagster/row_count": 60, "added": 60, "changed": 0, "removed": 0}
+    rows = {"dagster/partition_row_count": 60, "dagster/row_count": 60}
+    assert about["tables/students"] == {**rows, "landings": "1", "added": 60, "changed": 0, "removed": 0}
+    assert about["tables/student_classes"]["dagster/partition_row_count"] == 60
     assert about["published/rollbook"]["morning page"] == "/report.html"
     assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
 
@@ -102,6 +114,7 @@ def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) 
             [*(job.defs.assets or ())],  # type: ignore[list-item] # the items are assets definitions
             selection=dg.AssetSelection.checks_for_assets(PUBLISHED),
             instance=job.instance,
+            resources=job.defs.resources,
         )
     assert len(house.service.requests) == requests
     assert result.get_asset_materialization_events() == []
@@ -130,7 +143,7 @@ def test_the_nightly_run_always_fetches_and_others_not_within_minutes(tmp_path: 
 def test_dagsters_records_of_a_run_name_no_pupil(house: House, job: Job) -> None:
     result = job.nightly(house, 1)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
-    assert "snapshots" in log
+    assert "tables" in log
     for personal in ("pupil.7@", "Pupil Number7", "terry@", "Terry Teacher", "R-7", KEY):
         assert personal not in log
 
@@ -159,11 +172,11 @@ def test_contradictions_of_the_source_are_published_with_a_warning(house: House,
     assert result.success
     failed = {name: e for name, e in graph.checks(result).items() if not e.passed}
     assert {name: (e.severity, e.metadata["found"].value) for name, e in failed.items()} == {
-        "history/classes:student_count_is_the_roster": (dg.AssetCheckSeverity.WARN, "1 row"),
-        "history/student_classes:classes_exist": (dg.AssetCheckSeverity.WARN, "1 row"),
-        "history/student_summaries:completed_at_most_total": (dg.AssetCheckSeverity.WARN, "1 row"),
-        "history/class_assignment_activity:submissions_add_up": (dg.AssetCheckSeverity.WARN, "1 row"),
-        "raw/students:no_unknown_fields": (dg.AssetCheckSeverity.WARN, "nickname (string, 1)"),
+        "tables/classes:student_count_is_the_roster": (dg.AssetCheckSeverity.WARN, "1 row"),
+        "tables/student_classes:classes_exist": (dg.AssetCheckSeverity.WARN, "1 row"),
+        "tables/student_summaries:completed_at_most_total": (dg.AssetCheckSeverity.WARN, "1 row"),
+        "tables/class_assignment_activity:submissions_add_up": (dg.AssetCheckSeverity.WARN, "1 row"),
+        "raw/students:newest_night": (dg.AssetCheckSeverity.WARN, "unknown: nickname (string, 1)"),
     }
     assert house.query("SELECT COUNT(*) FROM students") == [(60,)]
 
@@ -195,7 +208,7 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
             "published/rollbook:nothing_held": str(day)
         }
         assert house.state() == before
-        assert job.marked("snapshots", "students") == [str(night(1))]
+        assert job.marked("tables", "students") == [str(night(1))]
         requests = len(service.requests)
         approved = job.run(day, options={"approve": [digest]})
         assert approved.success
@@ -205,7 +218,8 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
 
 
-def test_a_backfill_marks_the_landed_days_and_names_the_skipped(house: House, job: Job) -> None:
+def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job: Job) -> None:
+    """A day that was missed is no partition; today, on which nothing was landed yet, is passed over."""
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
         house.service.students[1] = student(2, **({"name": None} if number == 3 else {"nickname": "of no concern"}))
@@ -214,45 +228,40 @@ def test_a_backfill_marks_the_landed_days_and_names_the_skipped(house: House, jo
     with quarter_past_two(house, 4):
         requests = len(house.service.requests)
         result = job.run(night(1), night(4))
+        days = job.defs.resolve_asset_graph().get(PUBLISHED).partitions_def
+        assert days is not None
+        assert days.get_partition_keys() == [str(night(n)) for n in (1, 3, 4)]
     assert result.success
     assert len(house.service.requests) == requests
-    why = {str(night(n)): f"nothing was landed on {night(n)}, and the service keeps no history" for n in (2, 4)}
-    skipped = f"2 of 4 days: {night(2)}, {night(4)} (nothing was landed)"
-    assert warnings(job, result) == [*why.values()]
-    assert job.tags(result)["rollbook/skipped"] == skipped
-    assert sorted((asset, day) for asset, day, _ in graph.marked(result) if asset.endswith("/students")) == sorted(
-        (f"{stage}/students", str(night(n))) for stage in ("raw", "snapshots", "history") for n in (1, 3)
+    assert warnings(job, result) == [f"nothing was landed on {night(4)}, and the service keeps no history"]
+    keys = [spec.key.to_user_string() for spec in job.defs.resolve_all_asset_specs()]
+    assert sorted((asset, day) for asset, day, _ in graph.marked(result)) == sorted(
+        (key, str(night(n))) for key in keys for n in (1, 3)
     )
-    # Each landed day has results of its own.
-    by_day = [e for e in result.get_asset_check_evaluations() if e.partition]
-    assert len(by_day) == 2 * 2 * 4
-    assert {(e.check_name, e.partition): e.metadata["found"].value for e in by_day if not e.passed} == {
-        ("no_unknown_fields", str(night(1))): "nickname (string, 1)",
-        ("none_refused", str(night(3))): "1 record",
-    }
-    # The UI shows the checks: each is about the day's newest materialization. Skipped days wait for a landing.
-    proven = dg.AssetCheckKey(dg.AssetKey(["raw", "students"]), "proven_complete")
-    infos = job.instance.event_log_storage.get_asset_check_partition_info([proven])
-    of_day = {i.partition_key: (i.latest_execution_status.value, i.is_current) for i in infos}
-    assert of_day == {str(night(n)): ("SUCCEEDED" if n in (1, 3) else "PLANNED", True) for n in range(1, 5)}
-    seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
-    assert sorted((o.asset_key, o.partition, o.metadata["skipped"].value) for o in seen) == sorted(
-        (spec.key, day, reason) for spec in job.defs.resolve_all_asset_specs() for day, reason in why.items()
-    )
+    facts = {day: metadata for asset, day, metadata in graph.marked(result) if asset == "raw/students"}
+    assert [(facts[str(night(n))]["unknown fields"], facts[str(night(n))]["refused"]) for n in (1, 3)] == [
+        ("nickname (string, 1)", 0),
+        ("", 1),
+    ]
+    # The checks are about the newest night, and about no day.
+    evaluations = result.get_asset_check_evaluations()
+    assert {e.partition for e in evaluations} == {None}
+    assert {
+        e.check_name: e.metadata["found"].value for e in evaluations if e.asset_key.path[0] == "raw" and not e.passed
+    } == {"newest_night": "1 record refused"}
     assert house.tables() == tables
 
 
 def test_a_past_day_is_rebuilt_and_a_day_without_landing_fails_clearly(house: House, job: Job) -> None:
     assert job.nightly(house, 1).success
-    with quarter_past_two(house, 3):
+    with quarter_past_two(house, 3) as today:
         requests = len(house.service.requests)
         assert job.run(night(1)).success
-        failed = job.run(night(2))
+        failed = job.run(today, tags={"dagster/backfill": "of today"})
         first, _, metadata = graph.failure(failed)
         assert len(house.service.requests) == requests
-    assert first == f"Failed: nothing was landed on {night(2)}, and the service keeps no history"
+    assert first == f"Failed: nothing was landed on {today}, and the service keeps no history"
     assert metadata == {"exit_code": 1}
-    assert {e.partition for e in failed.all_events if e.is_asset_observation} == {str(night(2))}
 
 
 def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job: Job) -> None:
@@ -292,9 +301,9 @@ def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house:
             " run `rollbook rebuild`"
         )
         failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
-        assert [e.check_name for e in failed] == ["rebuilt_is_live", "is_fresh"]  # readers have not got the night
+        assert [e.check_name for e in failed] == ["is_fresh", "is_consistent"]  # readers have not got the night
         groups = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
-        assert groups == {"raw", "snapshots"}, "the history of a file that nobody reads is not made"
+        assert groups == {"raw", "tables"}, "a file that nobody reads is not made"
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success
@@ -303,23 +312,37 @@ def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house:
 
 
 @pytest.mark.filterwarnings("ignore:::dagster")  # of what Dagster itself does when it loads a component
-def test_another_project_loads_the_component_syncs_and_keeps_its_own_runs(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_another_project_loads_two_schools_and_keeps_its_own_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "delete_old_runs", lambda *_: pytest.fail("the instance has others' runs"))
-    monkeypatch.setenv("LINDEN_KEY", KEY)
-    given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
-    contents = {
-        "type": "rollbook.RollbookComponent",
-        "attributes": {**given, "api_key_variable": "LINDEN_KEY"},
-    }
-    # The environment is as before afterwards.
-    given_back = dict.fromkeys(("ROLLBOOK_API_KEY", "ROLLBOOK_TIMEZONE", "ROLLBOOK_CRON"), "")
-    with graph.job(house, tmp_path / "home", **given_back) as job, create_defs_folder_sandbox() as project:
-        path = project.scaffold_component(RollbookComponent, defs_yaml_contents=contents)
-        with quarter_past_two(house, 1) as day, project.load_component_and_build_defs(path) as (_, defs):
-            (schedule,) = defs.schedules or ()
+    with ExitStack() as stack:
+        houses = {}
+        for name, count in (("linden", 60), ("oak", 40)):
+            houses[name] = stack.enter_context(new_house(students(count), classes(2)))
+            monkeypatch.setenv(f"{name.upper()}_KEY", KEY)
+        monkeypatch.setitem(Settings.model_config, "env_file", None)
+        instance = stack.enter_context(dg.DagsterInstance.local_temp(str(tmp_path), overrides=graph.QUIET))
+        project = stack.enter_context(create_defs_folder_sandbox())
+        loaded = {}
+        for name, house in houses.items():
+            given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
+            contents = {
+                "type": "rollbook.RollbookComponent",
+                "attributes": {**given, "name": name, "api_key_variable": f"{name.upper()}_KEY"},
+            }
+            path = project.scaffold_component(RollbookComponent, defs_path=name, defs_yaml_contents=contents)
+            _, loaded[name] = stack.enter_context(project.load_component_and_build_defs(path))
+        both = dg.Definitions.merge(*loaded.values())
+        assert sorted(s.name for s in both.schedules or ()) == ["linden_nightly", "oak_nightly"]
+        assert len(both.resolve_all_asset_specs()) == 24
+        for name, house in houses.items():
+            (schedule,) = loaded[name].schedules or ()
             assert isinstance(schedule, dg.ScheduleDefinition)
             assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 2 * * *", "Europe/Berlin")
-            assert Job(defs, job.instance).run(day, tags=SYNC).success
-    assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
+            given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
+            with quarter_past_two(house, 1) as day:
+                job = Job(loaded[name], instance, School(name, given, f"{name.upper()}_KEY"))
+                assert job.run(day, tags=SYNC).success
+            assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
+        assert "ROLLBOOK_API_KEY" not in os.environ

@@ -1,4 +1,4 @@
-"""The sensors that tell of runs: each once, no matter who started the run and what was restarted in between."""
+"""Alerts of runs, each once; and the sensors: what they record, and what they notice, whatever was restarted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ import dagster as dg
 import pytest
 import time_machine
 
+from rollbook.defs import runs
+from rollbook.defs.component import load
+from rollbook.errors import HeldError
+from rollbook.night import sync
+from rollbook.night.past import always
+from rollbook.operations.discard import discard, undo_discard
+from rollbook.util import files
 from tests.support import graph
 from tests.support.graph import SYNC, Job
 from tests.support.nights import House, new_house, night
-from tests.support.processes.commands import dagster_home, run_command
+from tests.support.processes.commands import run_command
 from tests.support.records import classes, students
+from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook
 
@@ -28,17 +36,20 @@ class Watch:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.cursors: dict[str, str | None] = {}
-        self.checks: list[Any] = []
+        self.recorded: list[Any] = []
 
     def look(self) -> None:
-        """One tick of each."""
+        """One tick of each; the events are recorded, as the daemon does."""
+        self.job.defs = load()
         for sensor in self.job.defs.sensors or ():
             assert isinstance(sensor, dg.SensorDefinition)
             repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(sensor.name)
             with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
                 tick = sensor.evaluate_tick(context)
                 self.cursors[sensor.name] = tick.cursor
-                self.checks += tick.asset_events
+                self.recorded += tick.asset_events
+                for event in tick.asset_events:
+                    self.job.instance.report_runless_asset_event(event)
 
 
 @pytest.fixture
@@ -67,17 +78,14 @@ def heads(hook: Webhook) -> list[str]:
     return [head.partition(": ")[2] for head in hook.heads]
 
 
-def test_each_run_is_told_once_however_often_it_is_looked_at(watch: Watch, house: House, hook: Webhook) -> None:
-    job, before = watch.job, dict(watch.cursors)
+def test_each_sync_tells_its_own_end_once(watch: Watch, house: House, hook: Webhook) -> None:
+    """A backfill alerts nobody."""
+    job = watch.job
     house.service.on(faults.refused(401), path="auth", times=1)
     assert not job.run(night(1), tags=SYNC).success
-    watch.look()
-    watch.cursors = before  # the daemon was killed before the cursor was noted
-    watch.look()
     assert job.run(night(1), tags=SYNC).success
-    watch.look()
     assert job.run(night(1), tags=SYNC).success
-    assert not job.run(night(-3), night(-1)).success  # a backfill alerts nobody
+    assert not job.run(night(1), tags={"dagster/backfill": "of a day"}, options={"approve": ["0" * 12]}).success
     watch.look()
     assert heads(hook) == [f"the sync of {night(1)} failed", f"the sync of {night(1)} is good again"]
     assert "key" in hook.texts[0].splitlines()[1]
@@ -104,12 +112,12 @@ def test_unexpected_error_texts_are_not_shown(watch: Watch, hook: Webhook, monke
     def broken(*_: Any, **__: Any) -> None:
         raise ValueError("Pupil Number7 has no number")
 
-    monkeypatch.setattr("rollbook.defs.night.sync", broken)
-    result = watch.job.run(night(1), tags=SYNC)
+    monkeypatch.setattr("rollbook.night.land", broken)
+    watch.job.run(night(1), tags=SYNC)
     watch.look()
     (text,) = hook.texts
     assert text.splitlines()[1] == (
-        f"It ended with an unexpected error (ValueError). Its log is in the UI (run {result.run_id})."
+        "It ended with an unexpected error (ValueError). The log of the process that synced says where."
     )
     assert "Number7" not in text
 
@@ -126,8 +134,7 @@ def test_a_crashed_run_is_told_unless_dagster_tries_it_again(
     instance.report_run_failed(run)
     watch.look()
     assert [t.splitlines()[1] for t in hook.texts] == [
-        "It ended before it could say why: its process was killed, or could not start. Its log is in the UI (run"
-        f" {run.run_id}). Run `rollbook sync`."
+        f"Its process was killed, or could not start. Its log is in the UI (run {run.run_id}). Run `rollbook sync`."
     ] * alerts
 
 
@@ -140,7 +147,7 @@ def test_a_late_night_and_the_sync_that_follows_are_told_once(watch: Watch, hook
     watch.look()
     watch.look()
     # The asset's check turns red by itself, once, and a backfill of an older day changes nothing.
-    assert [(c.asset_check_key.name, c.passed) for c in watch.checks] == [("is_fresh", False)]
+    assert [(c.asset_check_key.name, c.passed) for c in watch.recorded] == [("is_fresh", False)]
     assert not graph.checks(watch.job.run(night(1)))["published/rollbook:is_fresh"].passed
     good = watch.job.run(night(2), tags=SYNC)
     assert graph.checks(good)["published/rollbook:is_fresh"].passed
@@ -154,23 +161,117 @@ def test_a_late_night_and_the_sync_that_follows_are_told_once(watch: Watch, hook
     ]
 
 
-def test_a_commands_run_is_told_once_by_the_command(tmp_path: Path, hook: Webhook) -> None:
-    """And a webhook that is down costs the sync nothing but a line on standard error."""
+def test_a_command_tells_its_own_end_without_dagster(tmp_path: Path, hook: Webhook) -> None:
+    """A webhook that is down costs the sync nothing but a line on standard error."""
     with new_house(students(60), classes(2), notify=hook.url, retry_seconds=0) as house:
         house.service.now = lambda: datetime.now(UTC)
-        dagster_home(tmp_path)
+        env = house.environment() | {"DAGSTER_HOME": str(tmp_path / "home")}
         house.service.on(faults.refused(401), path="auth", times=1)
-        env = house.environment() | {"DAGSTER_HOME": str(tmp_path)}
-        with graph.loaded(house.environment()) as defs, dg.DagsterInstance.from_config(str(tmp_path)) as instance:
-            watch = Watch(Job(defs, instance))
+        failed = run_command("sync", env=env)
+        hook.statuses = [503]
+        good = run_command("sync", env=env)
+        with graph.job(house, tmp_path) as job, time_machine.travel(datetime.now(UTC) + timedelta(minutes=2)):
+            watch = Watch(job)
             watch.look()
-            failed = run_command("sync", env=env)
-            hook.statuses = [503]
-            good = run_command("sync", env=env)
-            with time_machine.travel(datetime.now(UTC) + timedelta(minutes=2), tick=True):
-                watch.look()
-                watch.look()
+            watch.look()
         assert (failed.returncode, good.returncode) == (1, 0)
         undelivered = "An alert was not delivered: address 1 (json) of ROLLBOOK_NOTIFY answered 503"
         assert undelivered in " ".join(good.stderr.split())
+        assert not (tmp_path / "home").exists()
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]
+
+
+# --- what happened without Dagster ------------------------------------------------------------------------------------
+
+
+def days_of(events: list[Any], *key: str) -> list[tuple[str | None, object]]:
+    """The days of an asset's events, each with the landing."""
+    return [
+        (e.partition, e.metadata["landing"].value)
+        for e in events
+        if isinstance(e, dg.AssetMaterialization) and e.asset_key == dg.AssetKey(key)
+    ]
+
+
+FILE = ("published", "rollbook")
+
+
+@pytest.fixture
+def played(house: House) -> House:
+    """The service keeps the time of the night."""
+    house.service.now = lambda: house.now
+    return house
+
+
+def test_landings_without_dagster_are_marked_once_whatever_is_restarted(played: House, tmp_path: Path) -> None:
+    """Those of a run are marked by the run alone."""
+    with graph.job(played, tmp_path / "home") as job:
+        played.night(1)
+        played.night(3)
+        assert job.nightly(played, 4).success
+        with graph.quarter_past_two(played, 4):
+            watch = Watch(job)
+            watch.look()
+            assert days_of(watch.recorded, "raw", "students") == [(str(night(1)), 1), (str(night(3)), 1)]
+            assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1), (str(night(3)), 1)]
+            assert job.marked("tables", "classes") == [str(night(n)) for n in (1, 3, 4)]
+            names = [c.asset_check_key.name for c in watch.recorded if isinstance(c, dg.AssetCheckEvaluation)]
+            assert sorted(names) == sorted(key.name for key in job.defs.resolve_asset_graph().asset_check_keys)
+            watch.recorded.clear()
+            watch.look()
+            watch.cursors.clear()  # as after the loss of all cursors
+            watch.look()
+            assert watch.recorded == []
+        # A later landing of the same day, and one that is held.
+        played.night(4, students(61))
+        played.at(5)
+        played.service.students = students(20)
+        with pytest.raises(HeldError):
+            sync(played.rollbook())
+        with graph.quarter_past_two(played, 5):
+            watch.look()
+        assert days_of(watch.recorded, "raw", "students") == [(str(night(4)), 2), (str(night(5)), 1)]
+        assert days_of(watch.recorded, *FILE) == [(str(night(4)), 2)]
+        failed = {
+            c.asset_check_key.name: c.metadata["found"].value for c in watch.recorded if not getattr(c, "passed", 1)
+        }
+        assert failed["nothing_held"] == str(night(5))
+
+
+def test_while_a_run_is_under_way_nothing_is_recorded(played: House, tmp_path: Path) -> None:
+    with graph.job(played, tmp_path / "home") as job:
+        played.night(1)
+        run = job.instance.create_run_for_job(job.defs.resolve_job_def("nightly_sync"), status=runs.UNDER_WAY[0])
+        lock = runs.run_lock(job.instance, run.run_id)
+        lock.parent.mkdir(parents=True)
+        with graph.quarter_past_two(played, 1):
+            watch = Watch(job)
+            with files.Lock(lock):
+                watch.look()
+            assert watch.recorded == []
+            watch.look()  # the process is gone: `watch` marks the run as failed, in its turn after `record`
+            watch.look()
+            assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1)]
+
+
+def test_a_discard_and_an_erasure_are_observed_once_without_names(played: House, tmp_path: Path) -> None:
+    with graph.job(played, tmp_path / "home") as job:
+        played.night(1)
+        played.night(2, students(58))
+        discard(played.rollbook(), night(2), 1, reason="a wrong clock", confirm=always)
+        erase(played, 7)
+        with graph.quarter_past_two(played, 2):
+            watch = Watch(job)
+            for _ in range(2):
+                watch.cursors.clear()
+                watch.look()
+        notes = [e for e in watch.recorded if isinstance(e, dg.AssetObservation)]
+        assert [(n.partition, next(v.value for v in n.metadata.values())) for n in notes] == [
+            (str(night(2)), f"landing 1 of {night(2)}"),
+            (None, "a student, by erasure 1"),
+        ]
+        assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1)]
+        undo_discard(played.rollbook(), night(2), 1, confirm=always)
+        with graph.quarter_past_two(played, 2):
+            watch.look()
+        assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1), (str(night(2)), 1)]

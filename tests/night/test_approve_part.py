@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from rollbook.cli import app
-from rollbook.cli.run import RunFailedError
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import PARTS, Verdict
 from rollbook.night import past
@@ -168,8 +167,8 @@ def test_the_command_merges_a_part_says_so_and_records_why(
         monkeypatch.setenv(name, value)
     only = ("sync", "--only", "students:removed,classes:removed")
     refused = CliRunner().invoke(app, [*only, "--date", str(night(2))])
-    assert isinstance(refused.exception, RunFailedError)
-    assert refused.exception.message == "only says what of a held sync is approved: add approve (--approve)"
+    assert isinstance(refused.exception, ArgumentError)
+    assert refused.exception.message == "--all and --only say what is approved: add --approve"
     nothing = CliRunner().invoke(app, ["sync", "--approve", "--only", ""])  # `--only "$PARTS"` without PARTS: not all
     assert isinstance(nothing.exception, ArgumentError)
     assert nothing.exception.message.startswith("Parts of what was held are students:removed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rollbook.operations.status import load_status
-from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
@@ -25,9 +24,6 @@ def test_three_unproven_nights_are_told_once_with_ids_and_at_the_end(hook: Webho
 
         def play(number: int, records: list[dict[str, object]]) -> str:
             house.night(number, records, classes(2))
-            alerts = Alerts(house.rollbook(), clock=lambda: house.now)
-            alerts.report(Outcome(f"run-{number}", AlertKind.SYNCED, night(number)))
-            deliver({"": alerts})
             return told(house)
 
         assert play(1, [*students(120), student(130)]) == ""

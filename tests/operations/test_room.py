@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from rollbook.assembly import assemble
 from rollbook.cli import app
-from rollbook.cli.run import run_job
-from rollbook.defs import runs
+from rollbook.defs import component, runs
 from rollbook.night import sync
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load
 from rollbook.util import machine
+from tests.support.graph import SYNC, Job
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
 
@@ -71,11 +71,12 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
         sizes, growth = [], []
         for days in (2, 1, 0):
             sandbox.day = now.date() - timedelta(days=days)
-            growth.append(run_job(sandbox.day))
+            with time_machine.travel(now - timedelta(days=days)), dg.DagsterInstance.get() as instance:
+                growth.append(Job(component.load(), instance).run(sandbox.day, tags=SYNC).run_id)
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= status.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
-            assert runs.delete_old_runs(instance, now=now + timedelta(days=399)) == 0
+            assert runs.delete_old_runs(instance, now=now + timedelta(days=397)) == 0
             files = {p for p in home.rglob("*") if any(run in str(p) for run in growth)}
             assert len(files) >= 3
             assert runs.delete_old_runs(instance, now=now + timedelta(days=401), dry_run=True) == 3
@@ -84,7 +85,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             assert [p for p in files if p.exists()] == []
         with dg.DagsterInstance.get() as instance:
             assert [r for run in growth for r in instance.all_logs(run)] == []
-        assert run_job(now.date())
+            assert Job(component.load(), instance).run(now.date(), tags=SYNC).success
 
 
 # --- what a year comes to --------------------------------------------------------------------------------------------

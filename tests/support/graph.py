@@ -13,6 +13,7 @@ import pytest
 import time_machine
 
 from rollbook.defs.component import load
+from rollbook.defs.school import School
 from rollbook.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
@@ -44,9 +45,10 @@ def quarter_past_two(house: House, number: int) -> Iterator[date]:
 class Job:
     """The nightly job, run in this process against a new instance."""
 
-    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    def __init__(self, defs: dg.Definitions, instance: dg.DagsterInstance, school: School | None = None) -> None:
         self.defs = defs
         self.instance = instance
+        self.school = school or School()
 
     def run(
         self,
@@ -68,16 +70,17 @@ class Job:
         tags: Mapping[str, str],
         launched_from: Sequence[str] = (),
     ) -> dg.ExecuteInProcessResult:
-        """A run of a partition, or from the first to the last."""
+        """A run of a partition, or from the first to the last; as each run does, it loads the code."""
+        self.defs = load(self.school)
         span = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-        return self.defs.resolve_job_def("nightly_sync").execute_in_process(
+        return self.defs.resolve_job_def(self.school.named("nightly_sync")).execute_in_process(
             partition_key=first if first == last else None,
             instance=self.instance,
             asset_selection=[dg.AssetKey(launched_from)] if launched_from else None,
             raise_on_error=False,
             tags={**({} if first == last else span), **tags},
             run_config={
-                "ops": {"sync": {"config": {**options}}},
+                "ops": {self.school.named("sync"): {"config": {**options}}},
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )

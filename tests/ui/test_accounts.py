@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.defs.night import NO_LOGIN
+from rollbook.defs.assets import NO_LOGIN
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Manifest
 from rollbook.operations import approvals

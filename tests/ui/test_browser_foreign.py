@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.support.processes.commands import UNREACHABLE, dagster_home, run_command
+from tests.support.processes.commands import UNREACHABLE, dagster_home, run_in_dagster
 from tests.support.processes.servers import Served, serving, until
 from tests.support.wire.listeners import listening
 
@@ -99,7 +99,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     folder = tmp_path_factory.mktemp("foreign")
     home = dagster_home(folder / "home")
     settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
-    done = run_command("sync", env=settings | {"DAGSTER_HOME": str(home)})
+    done = run_in_dagster(home, settings)
     assert done.returncode == 1, done.stderr
     with serving(home, settings) as served:
         (run,) = served.runs()

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rollbook.cli.app import CONFIGURATION, WORKSPACE
+from rollbook.cli.app import CONFIGURATION
+from rollbook.defs import ui_server
 from rollbook.settings import ROOT
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import free_port, served_bare, until
@@ -32,7 +33,8 @@ def run(*command: str, env: Mapping[str, str] | None = None) -> subprocess.Compl
 
 
 def test_dagsters_own_commands_find_the_same_code_as_ours() -> None:
-    assert (ROOT / "workspace.yaml").read_bytes() == WORKSPACE.read_bytes()
+    code = {"module_name": "rollbook.definitions", "attribute": "defs", "location_name": ui_server.LOCATION}
+    assert read(ROOT / "workspace.yaml") == {"load_from": [{"python_module": code}]}
 
 
 def test_with_postgres_nothing_differs_but_the_storage() -> None:

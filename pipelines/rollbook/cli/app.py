@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets, and the code location.
-CONFIGURATION, WORKSPACE = PACKAGE / "defs" / "dagster.yaml", PACKAGE / "defs" / "workspace.yaml"
+CONFIGURATION = PACKAGE / "defs" / "dagster.yaml"
 # How serious a finding is, as the terminal shows it.
 LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 

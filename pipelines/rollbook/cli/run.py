@@ -1,18 +1,16 @@
 """The commands that write, or put back: sync, backfill, rebuild, discard, restore, prune, mirror.
 
-A sync or backfill runs the nightly job, so that the run shows in Dagster's UI like any other run. Dagster is imported
-only then: most commands do not need Dagster.
+They call the night's functions, without Dagster; where Dagster runs, its sensor records what they did.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -24,7 +22,6 @@ from rollbook.cli.app import (
     confirmed,
     err,
     home,
-    made_home,
     open_rollbook,
     out,
     parse_day,
@@ -34,9 +31,8 @@ from rollbook.cli.app import (
     safe,
     table,
 )
-from rollbook.errors import ArgumentError, HeldError, MirrorError, NothingLandedError, RollbookError, SettingError
+from rollbook.errors import ArgumentError, MirrorError, SettingError
 from rollbook.landing.manifest import Details
-from rollbook.util import machine
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
 
@@ -45,17 +41,6 @@ if TYPE_CHECKING:
     from rollbook.night.past import Backfilled
     from rollbook.night.rollbook import Rollbook
     from rollbook.outputs.mirror.mirror import Mirror
-
-log = logging.getLogger(__name__)
-
-JOB = "nightly_sync"
-TAGS = {
-    # Without these tags the UI lists the run, but not on the job's page.
-    ".dagster/repository": "__repository__@rollbook",
-    "dagster/code_location": "rollbook",
-    # The user saw how the run ended: the daemon must not retry the run by itself.
-    "dagster/max_retries": "0",
-}
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -91,7 +76,7 @@ def sync(
         bool, typer.Option("--dry-run", help="Only show what a sync would do now: fetch, compare, write nothing.")
     ] = False,
 ) -> None:
-    """Run the nightly job now: fetch everything once, evaluate, merge and publish.
+    """Sync now, as each night: fetch everything once, evaluate, merge and publish.
 
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
     used again. An approval merges the held sync that the command shows, and nothing that another sync holds meanwhile.
@@ -103,10 +88,12 @@ def sync(
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when held. Unless the day is synced, readers keep the last published file.
 
-    With --dry-run, both sets are read as in a sync, and missing records are searched for by name; the published file,
-    the raw bodies and Dagster's records do not change. Shows what would be added, changed and removed, and whether the
+    With --dry-run, both sets are read as in a sync, and missing records are searched for by name; the published file
+    and the raw bodies do not change. Shows what would be added, changed and removed, and whether the
     sync would be held, and why. Exits 1 when the service could not be read, else 0.
     """
+    from rollbook import night
+
     if dry_run:
         if day or approve:
             raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
@@ -116,11 +103,12 @@ def sync(
     if approve:
         _approve(rollbook, day, parts, reason, every_day=every_day)
         return
-    if every_day:
-        raise ArgumentError("--all says which held syncs are approved: add --approve")
+    if every_day or parts:
+        raise ArgumentError("--all and --only say what is approved: add --approve")
     chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
-    run_job(chosen, institution=rollbook.settings.institution, only=parts, details=details.value, fresh=fresh)
+    with _recorded(rollbook, chosen), progress() as rollbook.progress:
+        night.sync(rollbook, chosen, details=details, fresh=fresh)
     synced = _print_synced(rollbook, chosen)
     if before and before[-1].landing == synced.landing:
         out.print(
@@ -129,8 +117,20 @@ def sync(
         )
 
 
+@contextmanager
+def _recorded(rollbook: Rollbook, day: date) -> Iterator[None]:
+    """Count an institution's sync among the nights of its fleet. A single school has none."""
+    if not rollbook.settings.institution:
+        yield
+        return
+    from rollbook.fleet.nights import recorded
+
+    with recorded(rollbook, day):
+        yield
+
+
 def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
-    """Show what is held and merge that: the job is given the digests of what was shown."""
+    """Show what is held and merge that, by the digests of what was shown."""
     from rollbook.operations import approvals
 
     if day and every_day:
@@ -150,13 +150,9 @@ def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str
     days = [each.snapshot_date for each in held]
     if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
         err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
-    run_job(
-        *(days if len(days) == 1 else (days[0], days[-1])),
-        institution=rollbook.settings.institution,
-        approve=[each.hold_digest for each in held],
-        only=parts,
-        reason=reason,
-    )
+    digests = [each.hold_digest for each in held]
+    with _recorded(rollbook, days[-1]), progress() as rollbook.progress:
+        approvals.approve(rollbook, digests, days=days, only=parts, reason=reason)
     if parts:
         out.print(f"[bold green]Approved in part[/] {_days(days)}. `rollbook status` shows what stays held.")
         return
@@ -205,18 +201,11 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     from rollbook.night import past
 
     rollbook = open_rollbook(demo=demo)
-    chosen, institution = past.days_between(first, last), rollbook.settings.institution
-    begin = first if rollbook.settings.first_date else max(first, rollbook.first_day())
-    if begin > last:
-        raise NothingLandedError(". ".join(past.backfilled(rollbook, chosen, {}).skipped.values()), chosen)
-    days = rollbook.partition(begin), rollbook.partition(last)
-    try:
-        run_job(*days, institution=institution, confirm=yes)
-    except RunFailedError as error:
-        if error.exit_code != HeldError.exit_code or not _confirmed(error.message):
-            raise
-        run_job(*days, institution=institution, confirm=True)
-    _print_backfill(past.backfilled(rollbook, chosen, rollbook.lake.days()))
+    days = past.days_between(first, last)
+    rollbook.partition(max(last, rollbook.first_day()))
+    with progress() as rollbook.progress:
+        done = past.backfill_days(rollbook, days, confirm=_confirming(yes=yes))
+    _print_backfill(done)
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -260,11 +249,7 @@ def rebuild(
         out.print(f"Wrote {safe(str(target))}: {_days(done.rebuilt)}, as known on {as_known_on}.")
         return
     with progress() as rollbook.progress:
-        done = past.rebuild(
-            rollbook,
-            confirm=lambda hold: yes or past.within_hold(hold) or _confirmed_hold(hold),
-            accept_loss=accept_loss,
-        )
+        done = past.rebuild(rollbook, confirm=_confirming(yes=yes), accept_loss=accept_loss)
     _print_backfill(done)
 
 
@@ -393,16 +378,16 @@ def prune(
     out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")
 
 
+def _confirming(*, yes: bool) -> Callable[[Hold], bool]:
+    """Confirm a change as large as a night's; ask about a larger one, unless the person has said yes."""
+    return lambda hold: yes or not hold.reason or _confirmed_hold(hold)
+
+
 def _confirmed_hold(hold: Hold) -> bool:
     """Show what would change, and ask whether to go on."""
     print_counts(hold.counts, "What would change", nothing="No current row would change.")
-    return _confirmed(f"Note: {hold.reason}." if hold.reason else "")
-
-
-def _confirmed(why: str) -> bool:
-    """Say why, and ask whether to go on."""
-    if why and sys.stdin.isatty():
-        err.print(f"[bold yellow]{escape(why)}[/]")
+    if hold.reason and sys.stdin.isatty():
+        err.print(f"[bold yellow]Note: {escape(hold.reason)}.[/]")
     return confirmed()
 
 
@@ -419,61 +404,6 @@ def _print_backfill(done: Backfilled) -> None:
 def _days(days: Iterable[date]) -> str:
     listed = sorted(days)
     return str(listed[0]) if len(listed) == 1 else f"{listed[0]} to {listed[-1]}"
-
-
-# --- the run in Dagster -----------------------------------------------------------------------------------------------
-
-
-class RunFailedError(RollbookError):
-    """The job failed. Carries the failing stage's message and exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]
-
-
-def run_job(first: date, last: date | None = None, *, institution: str = "", **options: Any) -> str:
-    """Run the job for one day, as the schedule does, or for several, as a backfill from the UI; returns the run's id.
-
-    Raises RunFailedError, and SettingError for a Dagster home that cannot be used.
-    """
-    import dagster as dg
-
-    from rollbook.defs import component, night, runs
-    from rollbook.defs.partitions import BY_COMMAND, INSTITUTION_TAG, RANGE_END, RANGE_START, SYNC_TAG
-
-    made_home()
-    days = {RANGE_START: str(first), RANGE_END: str(last)} if last else {SYNC_TAG: BY_COMMAND}
-    run_id = str(uuid4())
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
-    night.person = machine.person()
-    with progress() as night.progress, dg.DagsterInstance.get() as instance:
-        runs.fail_orphaned_runs(instance)
-        result = (
-            component.load()
-            .resolve_job_def(JOB)
-            .execute_in_process(
-                partition_key=None if last else str(first),
-                instance=instance,
-                raise_on_error=False,
-                run_id=run_id,
-                tags={**TAGS, **days, **({INSTITUTION_TAG: institution} if institution else {})},
-                run_config={
-                    "ops": {"sync": {"config": options}},
-                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                },
-            )
-        )
-        # The UI's timeline shows only runs with an origin.
-        origin = runs.job_origin("rollbook.definitions", "rollbook", JOB)
-        instance.run_storage.replace_job_origin(result.dagster_run, origin)
-        try:
-            runs.report_run(instance, instance.get_runs(dg.RunsFilter([run_id]))[0], institution or None)
-        except Exception as error:  # noqa: BLE001 - the command reports the sync's own outcome, whatever happens here
-            log.warning("The alerts could not be sent (%s); the sync is not affected", type(error).__name__)
-        if not result.success:
-            raise RunFailedError(*runs.failure_reason(instance, run_id))
-    return run_id
 
 
 # --- the copy in an object store --------------------------------------------------------------------------------------

@@ -1,17 +1,19 @@
 """The commands that run until somebody stops them, `serve` and `explore`, and the made-up schools of `demo` and
 `sandbox`.
 
-`serve` runs Dagster's webserver behind the guard, and Dagster's daemon. `serve` starts two processes instead of
-`dagster dev`, which ignores a service manager's stop signals when running in the background, and leaves orphans when
-killed.
+`serve` runs Dagster's webserver behind the guard, Dagster's daemon, and the server of the code. `serve` starts them
+instead of `dagster dev`, which ignores a service manager's stop signals when running in the background, and leaves
+orphans when killed.
 
-Like a real sync, a demo uses HTTP (to a sandbox on loopback) and the nightly job. Its warehouse and Dagster home are in
-`demo/` below the institution's warehouse, which is not touched; the institution's `.env` is not read.
+Like a real sync, a demo uses HTTP (to a sandbox on loopback); the last of its nights is a run of Dagster's. Its
+warehouse and Dagster home are in `demo/` below the institution's warehouse, which is not touched; the institution's
+`.env` is not read.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -20,18 +22,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from filelock import Timeout
+from rich.markup import escape
 
 from rollbook import settings
 from rollbook.cli.app import (
-    WORKSPACE,
     Demo,
     Panel,
     app,
@@ -46,8 +49,7 @@ from rollbook.cli.app import (
     table,
     warehouse_path,
 )
-from rollbook.cli.run import RunFailedError, run_job
-from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError, SettingError
 from rollbook.settings import DEMO, PREFIX, ROOT
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from rollbook.night.rollbook import Rollbook
 
 STOP_WITHIN = 20.0  # seconds
+MAX_SOCKET = 100  # bytes of a socket's path
 LAST_QUERIES = 5  # seconds
 
 # Linux's prctl, which Python does not offer. On other systems a killed `serve` leaves orphans.
@@ -86,12 +89,15 @@ def serve(
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
         stack.enter_context(_only_server(f"http://{host}:{port}"))
         names, runs = _what_is_served()
-        web = [sys.executable, "-m", "rollbook.defs.ui_server", host, str(port), *names]
-        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(WORKSPACE)]
         listening(host, port, "serve").close()
         stack.enter_context(stopping_on_signals())
         _create_dagster_tables()
-        children = [stack.enter_context(child_process(command)) for command in (web, daemon)]
+        workspace = made_home() / "served.yaml"
+        children = {"code server": stack.enter_context(_code_server(workspace))}
+        web = [sys.executable, "-m", "rollbook.defs.ui_server", host, str(port), str(workspace), *names]
+        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(workspace)]
+        for name, command in (("UI", web), ("daemon", daemon)):
+            children[name] = stack.enter_context(child_process(command))
         out.print(f"The UI is at http://{host}:{port}; {runs}.")
         _wait(children)
 
@@ -140,6 +146,27 @@ def _create_dagster_tables() -> None:
 
 
 @contextmanager
+def _code_server(workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Serve the code, and write into the file `workspace` where. Raises SettingError.
+
+    The UI and the daemon ask one server, so that both have the same days when the server loads the code again. It
+    listens on a socket beside the file, which only this account can open.
+    """
+    socket_file = workspace.with_name("code.sock")
+    if len(os.fsencode(socket_file)) > MAX_SOCKET:
+        raise SettingError(f"DAGSTER_HOME={socket_file.parent} is too long for a socket: set it to a shorter path")
+    socket_file.unlink(missing_ok=True)
+    server = {"socket": str(socket_file), "location_name": "rollbook"}
+    files.write(workspace, json.dumps({"load_from": [{"grpc_server": server}]}).encode())
+    of_code = ("-m", "rollbook.definitions", "-a", "defs", "--location-name", "rollbook", "--log-level", "warning")
+    command = [sys.executable, "-m", "dagster", "code-server", "start", "-s", str(socket_file), *of_code]
+    with child_process(command) as child:
+        while child.poll() is None and not socket_file.exists():
+            time.sleep(0.1)
+        yield child
+
+
+@contextmanager
 def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
     """End the block on SIGTERM or Ctrl-C, and the command with the exit code unless that is 0."""
     before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGTERM, signal.SIGINT)}
@@ -182,20 +209,19 @@ def _end_with_parent() -> None:
         _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
-def _wait(children: list[subprocess.Popen[bytes]]) -> None:
-    """Wait until a child ends. If a child ends by itself, stop both: a service manager then restarts both."""
+def _wait(children: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """Wait until a child ends. If a child ends by itself, stop all: a service manager then restarts all."""
     try:
         while True:
-            for child in children:
+            for name, child in children.items():
                 if child.poll() is not None:
-                    name = "The UI" if child is children[0] else "The daemon"
                     raise RollbookError(
-                        f"{name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook serve`"
-                        " again: runs and ticks go on where they stopped"
+                        f"The {name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook"
+                        " serve` again: runs and ticks go on where they stopped"
                     )
             time.sleep(0.5)
     finally:
-        for child in children:  # both at once: each takes seconds to stop
+        for child in children.values():  # all at once: each takes seconds to stop
             child.terminate()
 
 
@@ -286,12 +312,13 @@ def demo(
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
         os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
+        rollbook = open_rollbook()
         terms = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
         editable.ensure(rollbook.warehouse.root, terms=terms)
-        out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, each a run of the job.")
+        out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, the last in Dagster.")
         for day in played:
             sandbox.day = day
-            play_day(rollbook, day)
+            play_day(rollbook, day, in_dagster=day == last)
     published = rollbook.warehouse.published_file
     for question, _, query in (sql(name).strip().partition("\n") for name in QUESTIONS):
         out.print(f"\n[bold]{question.removeprefix('-- ')}[/]")
@@ -311,18 +338,22 @@ def command_name() -> str:
     return "rollbook" if shutil.which("rollbook") else safe(sys.argv[0])
 
 
-def play_day(rollbook: Rollbook, day: date) -> None:
+def play_day(rollbook: Rollbook, day: date, *, in_dagster: bool = False) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
+    from rollbook.night import sync
     from rollbook.operations import approvals
 
-    try:
-        run_job(day)
-    except RunFailedError as error:
-        if error.exit_code != HeldError.exit_code:
-            raise
-        held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
-        run_job(day, approve=held, reason="the summer of a made-up school")
-        err.print(f"{error.message} Approved.")
+    if in_dagster:
+        job = ("-m", "rollbook.definitions", "--select", "*", "--partition", str(day))
+        command = [sys.executable, "-m", "dagster", "asset", "materialize", *job]
+        subprocess.run(command, cwd=os.environ["DAGSTER_HOME"], capture_output=True, check=False)  # noqa: S603 - our own
+    if not rollbook.landings.counted(day):
+        try:
+            sync(rollbook, day)
+        except HeldError as error:
+            held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
+            approvals.approve(rollbook, held, reason="the summer of a made-up school")
+            err.print(f"{escape(error.message)} Approved.")
     err.print(f"synced {day}")
 
 

@@ -1,142 +1,256 @@
-"""The assets: each set that is landed, each table's snapshots and history, the published file.
+"""The assets: the two landed sets, each table, the published file; and the step that makes all of them.
 
-One run makes them all: whichever asset an operator picks, no snapshot stays unmerged and no history unpublished. A sync
-run fetches one day. A run over other days (a backfill) rebuilds them from their landings and skips each day without
-one, because the service keeps no history. The work itself is in `night`, and in `district` for several institutions.
+One run makes them all, whichever asset an operator picks, so that no snapshot stays unmerged and no history
+unpublished. A sync fetches one day. A run over other days (a backfill) rebuilds them from their landings, because the
+service keeps no history. The work itself is in `night`, and in `district` for several institutions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from typing import Any
+from enum import StrEnum
 
 import dagster as dg
+from pydantic import Field
 
-from rollbook import settings
 from rollbook.assembly import assemble
-from rollbook.defs import night, partitions, runs
-from rollbook.defs.checks import check_specs, look, results
-from rollbook.defs.partitions import PUBLISHED
-from rollbook.errors import CheckError, RollbookError
+from rollbook.defs import checks, partitions, runs
+from rollbook.defs.facts import ALL, FILE, RAW, TABLE, made
+from rollbook.defs.launches import RunCoordinator
+from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, SYNC_TAG
+from rollbook.defs.school import School
+from rollbook.errors import ArgumentError, CheckError, ContractChangedError, HeldError, LostError, RollbookError
+from rollbook.landing.manifest import PARTS, Details
+from rollbook.night import past, sync
+from rollbook.night.past import always, within_hold
+from rollbook.night.rollbook import Rollbook
+from rollbook.operations import approvals
 from rollbook.settings import SourceSettings
-from rollbook.tables import SETS, TABLES, Column, fingerprint
+from rollbook.tables import TABLES, WALKED, fingerprint
+from rollbook.tables import Table as Declared
 from rollbook.util.cron import due
 
-# Ends each asset's description, which the UI shows beside the button that launches a backfill.
-OF_A_RUN = (
-    "A run makes all assets, whichever it is launched from. It skips a day without a landing: that day stays missing,"
-    " and a backfill over it ends as failed, although its run is a success and made all other days."
-)
+NO_LOGIN = "the UI, no login"
+Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
+
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+Events = Iterator[Event | dg.MaterializeResult[None]]
 
 
-def _columns(declared: Iterable[Column], key: Sequence[str]) -> dict[str, Any]:
-    """Return a table's columns as Dagster's column schema metadata."""
-    shown = [
-        dg.TableColumn(
-            c.name,
-            c.type,
-            description=c.comment,
-            constraints=dg.TableColumnConstraints(
-                nullable=not c.required and c.name not in key,
-                unique=list(key) == [c.name],
-                other=["key"] * (c.name in key) + ["untracked: never makes a version"] * (not c.tracked),
-            ),
-        )
-        for c in declared
-    ]
-    return {"dagster/column_schema": dg.TableSchema(columns=shown)}
+class Options(dg.Config):
+    """An operator's options for one run, as the launchpad shows them."""
+
+    approve: list[str] = Field(
+        default=[],
+        description="Merge what this day's sync held, without fetching again: the digest that the held run shows. Look "
+        "at its table of counts first. Another landing, or one that would change something else, is refused.",
+    )
+    confirm: bool = Field(
+        default=False,
+        description="In a backfill: publish even if a table would lose more rows than the hold allows.",
+    )
+    only: list[Part] = Field(
+        default=[],
+        description="With approve: merge only these parts of what was held, and keep the rest held. Of "
+        f"{', '.join(PARTS)}: who is no longer listed, and what the listed records state.",
+    )
+    reason: str = Field(
+        default="", description="With approve: why; kept with the landing, and shown by `rollbook why`. No names."
+    )
+    details: Details = Field(
+        default=Details.none,
+        description="Fetch /v1/student/<id> too, one request per student: for none, for those who changed, for all.",
+    )
+    fresh: bool = Field(
+        default=False,
+        description="Fetch even if this day was synced within ROLLBOOK_CACHE_MINUTES. Otherwise only the key is "
+        "checked, and what was fetched then is used. The nightly run always fetches.",
+    )
+    force: bool = Field(
+        default=False,
+        description="Compute all tables and the whole history again from the daily snapshots (a full refresh), instead "
+        "of merging only what changed. Repairs what a failed check found in the published file. Takes longer; the "
+        "result is the same if nothing was wrong.",
+    )
 
 
-def specs(sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
+def specs(school: School, sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
     """Yield the assets. The published file is stale after the longest time between two nights, and their grace."""
-    for name in SETS:
+    for name in WALKED:
         says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
-        yield dg.AssetSpec(["raw", name], description=says, group_name="land")
+        yield dg.AssetSpec(school.key("raw", name), description=says, group_name=school.named("land"))
     for t in TABLES.values():
         yield dg.AssetSpec(
-            ["snapshots", t.name],
-            deps=[["raw", t.set]],
-            description=f"{t.comment} One complete, typed Parquet snapshot a day.",
-            metadata=_columns(t.columns, t.key),
-            kinds={"parquet"},
-            group_name="snapshot",
-        )
-        yield dg.AssetSpec(
-            ["history", t.name],
-            deps=[["snapshots", t.name]],
-            description=f"{t.comment} The current row, and one row per version with valid_from and valid_to.",
-            metadata=_columns(t.versioned, t.key),
-            kinds={"duckdb"},
-            group_name="history",
+            school.key("tables", t.name),
+            deps=[school.key("raw", name) for name in WALKED if name == t.set],
+            description=f"{t.comment} One typed snapshot a day, the current row, and one row per version.",
+            metadata={"dagster/column_schema": _columns(t)},
+            kinds={"parquet", "duckdb"},
+            code_version=fingerprint(),
+            group_name=school.named("tables"),
         )
     nights = [due(source.cron) for source in sources.values()]
     yield dg.AssetSpec(
-        PUBLISHED,
-        deps=[["history", name] for name in TABLES],
+        school.key(*FILE),
+        deps=[school.key("tables", name) for name in TABLES],
         description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
         freshness_policy=dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None,
         kinds={"duckdb"},
-        group_name="publish",
+        code_version=fingerprint(),
+        group_name=school.named("publish"),
     )
 
 
-def assets(sources: Mapping[str, SourceSettings], *, deletes_old_runs: bool = True) -> dg.AssetsDefinition:
+def _columns(t: Declared) -> dg.TableSchema:
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                c.name,
+                c.type,
+                description=c.comment,
+                constraints=dg.TableColumnConstraints(
+                    nullable=not c.required and c.name not in t.key,
+                    unique=list(t.key) == [c.name],
+                    other=["key"] * (c.name in t.key) + ["untracked: never makes a version"] * (not c.tracked),
+                ),
+            )
+            for c in t.columns
+        ]
+    )
+
+
+def assets(school: School, sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
     """Return all assets, which one step makes together."""
-    days = partitions.days(sources)
 
     @dg.multi_asset(
-        name="sync",
-        specs=[
-            spec.replace_attributes(
-                description=f"{spec.description} {OF_A_RUN}",
-                owners=["team:school-it"],
-                code_version=fingerprint() if spec.deps else None,
-            )
-            for spec in specs(sources)
-        ],
-        check_specs=[*check_specs(days)],
-        partitions_def=days,
+        name=school.named("sync"),
+        specs=[spec.replace_attributes(owners=["team:school-it"]) for spec in specs(school, sources)],
+        check_specs=[*checks.check_specs(school)],
+        partitions_def=partitions.days(school, sources),
         backfill_policy=dg.BackfillPolicy.single_run(),
         # A run makes all assets, whichever it was launched from. Without this, the UI would each time ask to confirm
-        # the other 22. It also makes every output optional: a backfill marks only the days that it made.
+        # the others. It also makes every output optional: a held night marks what was landed, and no more.
         can_subset=True,
+        required_resource_keys={school.named("rollbook")},
     )
-    def sync(context: dg.AssetExecutionContext, config: night.Options) -> Iterator[Any]:
+    def sync_all(context: dg.AssetExecutionContext, config: Options) -> Events:
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
         runs.mark_as_mine(context.instance, context.run.run_id)
-        # Checks can be executed alone, too, and those of the published file have no days.
+        # Checks can be executed alone, too, and they have no days.
         has_days = context.has_partition_key or context.has_partition_key_range
         days = [date.fromisoformat(key) for key in context.partition_keys] if has_days else []
         try:
-            if (registry := settings.registry()) is None:
-                yield from _school(context, config, days)
+            if (registry := school.registry()) is None:
+                yield from _school(context, config, school, days)
             else:
                 from rollbook.defs import district  # a single school needs none of it
 
-                yield from district.work(context, config, days, registry)
+                yield from district.work(context, config, school, days, registry)
         except RollbookError as error:
             raise runs.failed(error) from None
         try:
-            if deletes_old_runs:
+            if not school.given:  # else the instance belongs to others, too
                 runs.delete_old_runs(context.instance)
         except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
             context.log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
 
-    return sync
+    return sync_all
 
 
-def _school(context: dg.AssetExecutionContext, options: night.Options, days: Sequence[date]) -> night.Events:
-    """Run a single school's stages, then check the published file, also after a failure."""
-    rollbook = assemble(settings.load(fetches=False), progress=night.progress)
+def _school(context: dg.AssetExecutionContext, options: Options, school: School, days: Sequence[date]) -> Events:
+    """Do a single school's work, then check the published file, also after a failure."""
+    rollbook = assemble(school.settings(getattr(context.resources, school.named("rollbook")).folder))
     today = {datetime.now(rollbook.settings.zone).date()}
     is_sync = partitions.is_sync(context.run.tags, days, today, approve=bool(options.approve))
+    failure: RollbookError | None = None
     try:
         if context.selected_asset_keys:
-            yield from night.run(context, options, rollbook, days, is_sync=is_sync)
+            yield from run(context, options, school, rollbook, days, is_sync=is_sync)
     except RollbookError as error:
-        # Dagster shows a check without a result as failed, so check the file that readers still have.
-        broken = error.findings if isinstance(error, CheckError) else {}
-        with suppress(RollbookError, OSError):
-            yield from results(context, {"": look(rollbook, days, broken)})
-        raise
-    yield from results(context, {"": look(rollbook, days)})
+        failure = error
+    broken = failure.findings if isinstance(failure, CheckError) else {}
+    # Dagster shows a check without a result as failed, so check the file that readers still have.
+    with suppress(RollbookError, OSError):
+        yield from checks.results(school, {"": checks.look(rollbook, broken)})
+    if failure is not None:
+        raise failure
+
+
+def run(
+    context: dg.AssetExecutionContext,
+    options: Options,
+    school: School,
+    rollbook: Rollbook,
+    days: Sequence[date],
+    *,
+    is_sync: bool,
+) -> Events:
+    """Sync a day, approve what is held, or rebuild the landed days; then yield what was made of each day.
+
+    Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
+    """
+    before, failure = rollbook.warehouse.versions.newest(), None
+    if is_sync:
+        mark_as_sync(context)
+    try:
+        landed = _work(context, options, rollbook, days, is_sync=is_sync)
+    except RollbookError as error:
+        landed, failure = [day for day in days if rollbook.landings.counted(day)], error
+    is_late = isinstance(failure, LostError) and rollbook.warehouse.versions.newest() != before
+    groups: Iterable[str] = ()
+    if failure is None or is_late:  # a listener may find a loss once readers have the night
+        groups = ALL
+    elif isinstance(failure, CheckError):  # landed and composed, but not published
+        groups = (RAW, TABLE)
+    elif isinstance(failure, HeldError | ContractChangedError) and is_sync:
+        landed, groups = list(days), (RAW,)
+    yield from outputs(context, made(school, rollbook, landed, [*groups]))
+    if failure is not None:
+        raise failure
+
+
+def _work(
+    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
+) -> list[date]:
+    """Approve, sync or backfill; returns the days that were made. Raises RollbookError."""
+    if options.only and not options.approve:
+        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
+    if options.approve:
+        by, only = _asked_by(context), options.only
+        approvals.approve(
+            rollbook, options.approve, days=days, only=only, reason=options.reason, by=by, full_refresh=options.force
+        )
+    elif is_sync:
+        fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+        done = sync(rollbook, days[0], details=options.details, fresh=fresh, full_refresh=options.force)
+        if done.manifest.reason:
+            context.log.warning(done.manifest.reason)
+    else:
+        confirm = always if options.confirm else within_hold
+        rebuilt = past.backfill_days(rollbook, days, confirm=confirm, full_refresh=options.force)
+        for day, held in rebuilt.held.items():
+            context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
+        for reason in rebuilt.skipped.values():
+            context.log.warning(reason)
+        return [*rebuilt.rebuilt]
+    return list(days)
+
+
+def outputs(context: dg.AssetExecutionContext, events: Iterable[dg.AssetMaterialization]) -> Events:
+    """Yield a run's events: as its outputs where it has one day. The outputs of several days would be one for all."""
+    for event in events:
+        if context.has_partition_key and event.asset_key in context.selected_asset_keys:
+            yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
+        else:
+            yield event
+
+
+def _asked_by(context: dg.AssetExecutionContext) -> str:
+    """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
+    is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
+    return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
+
+
+def mark_as_sync(context: dg.AssetExecutionContext) -> None:
+    """Mark the run as a sync, however it was started: a killed sync is reported, and a killed backfill is not."""
+    context.instance.add_run_tags(context.run.run_id, {SYNC_TAG: context.run.tags.get(SYNC_TAG, BY_HAND)})

@@ -1,8 +1,8 @@
 """A run over institutions of a registry: the fleet's runner does the work, each institution in a process of its own.
 
 A sync of one named institution is done in the run's own process instead, with a single school's options. Each outcome
-is an observation of the published asset. The days are materialized if all went well with all. A re-executed run repeats
-only what is missing, since the runner fetches no day twice.
+is an observation of the published asset. A day is materialized if all went well with all. A re-executed run repeats
+only what is missing, since the runner fetches no day twice. Nights without Dagster are recorded by their outcomes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import dagster as dg
 
 from rollbook import settings
 from rollbook.assembly import assemble
-from rollbook.defs import checks, night, partitions, runs
-from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, PUBLISHED, SYNC_TAG
-from rollbook.errors import ArgumentError, HeldError, KeyRefusedError, NothingLandedError, RollbookError
-from rollbook.fleet.nights import Fleet, record
-from rollbook.fleet.worker import NightKind, NightOutcome, outcome_of
+from rollbook.defs import checks, partitions, runs
+from rollbook.defs.assets import Events, Options, mark_as_sync, outputs
+from rollbook.defs.assets import run as run_school
+from rollbook.defs.facts import ALL_ASSETS, FILE
+from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, SYNC_TAG
+from rollbook.defs.school import School
+from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError
+from rollbook.fleet.nights import Fleet, load_state, recorded
+from rollbook.fleet.worker import NightKind, NightOutcome
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Details
 from rollbook.util.text import count_of, listed, markdown
@@ -32,8 +36,8 @@ Ended = Mapping[str, NightOutcome]
 
 
 def work(
-    context: dg.AssetExecutionContext, options: night.Options, days: Sequence[date], registry: Registry
-) -> night.Events:
+    context: dg.AssetExecutionContext, options: Options, school: School, days: Sequence[date], registry: Registry
+) -> Events:
     """Do the work of the institutions that a run's tag names, or of all.
 
     Raises Failed or Held, which name the institutions that did not succeed, and RollbookError.
@@ -43,12 +47,12 @@ def work(
         registry.institutions
     )
     if not context.selected_asset_keys:
-        yield from _checked(context, names, days)
+        yield from _checked(school, names)
         return
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
     is_sync = partitions.is_sync(tags, days, todays, approve=bool(options.approve))
     if is_sync and tags.get(INSTITUTION_TAG) in names and tags.get(SYNC_TAG) != NIGHTLY:
-        yield from _sync_alone(context, options, names[0], days)
+        yield from _sync_alone(context, options, school, names[0], days)
         return
     if options.force or options.details is not Details.none or options.approve:
         raise ArgumentError(
@@ -57,44 +61,43 @@ def work(
         )
     ended: Ended
     if is_sync:
-        night.mark_as_sync(context)
+        mark_as_sync(context)
         # A run that repeats another one skips institutions that are already synced.
         fresh = options.fresh or (tags.get(SYNC_TAG) == NIGHTLY and ROOT_TAG not in tags)
-        ended = Fleet(registry, names, sends_alerts=False).sync(days[0], fresh=fresh)
+        ended = Fleet(registry, names).sync(days[0], fresh=fresh)
     else:
         ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.confirm))
-    yield from _outcomes(ended, days)
-    yield from _checked(context, names, days)
+    for name, outcome in ended.items():
+        for reason in [*outcome.skipped.values(), *([outcome.message] if outcome.kind is NightKind.SKIPPED else [])]:
+            context.log.info("%s: %s", name, reason)
+    yield from _outcomes(school, ended, days)
+    yield from _checked(school, names)
     _raise_if_bad(ended)
-    for day in days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days}):
-        for spec in context.assets_def.specs:
-            yield night.made(context, day, spec.key.path, {"institutions": len(ended)})
+    done = days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days})
+    yield from outputs(context, made(school, done, len(ended)))
+
+
+def made(school: School, days: Iterable[date], institutions: int) -> Iterator[dg.AssetMaterialization]:
+    """Yield each asset of these days: every institution has them."""
+    for day, path in product(days, ALL_ASSETS):
+        yield dg.AssetMaterialization(school.key(*path), partition=str(day), metadata={"institutions": institutions})
 
 
 def _sync_alone(
-    context: dg.AssetExecutionContext, options: night.Options, name: str, days: Sequence[date]
-) -> night.Events:
-    """Sync one institution here, and record its outcome. It does not materialize the district's partition."""
+    context: dg.AssetExecutionContext, options: Options, school: School, name: str, days: Sequence[date]
+) -> Events:
+    """Sync one institution here, and record its outcome. It does not materialize the district's day."""
     _keep_key_of(name)
-    rollbook = assemble(settings.load(fetches=not options.approve, institution=name), progress=night.progress)
-    failure: RollbookError | None = None
+    rollbook = assemble(settings.load(fetches=not options.approve, institution=name))
+    failure, ended = None, list[NightOutcome]()
     try:
-        for _ in night.run(context, options, rollbook, days, is_sync=True):
-            pass
-        outcome = outcome_of(rollbook.landings.counted(days[0])[-1])
+        with recorded(rollbook, days[0]) as ended:
+            for _ in run_school(context, options, school, rollbook, days, is_sync=True):
+                pass
     except RollbookError as error:
         failure = error
-        outcome = NightOutcome(
-            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
-            at=rollbook.clock(),
-            day=days[0],
-            message=error.message,
-            refused=isinstance(error, KeyRefusedError),
-        )
-    with suppress(OSError):
-        record(settings.common_path() / settings.FLEET, name, outcome)
-    yield from _outcomes({name: outcome}, days)
-    yield from _checked(context, [name], days)
+    yield from _outcomes(school, {name: ended[0]}, days)
+    yield from _checked(school, [name])
     if failure is not None:
         raise runs.failed(failure)
 
@@ -106,31 +109,59 @@ def _keep_key_of(name: str) -> None:
             os.environ.pop(variable, None)
 
 
-def _outcomes(ended: Ended, days: Sequence[date]) -> Iterator[dg.AssetObservation]:
+def unrecorded(
+    context: dg.SensorEvaluationContext, school: School, registry: Registry
+) -> dg.SensorResult | dg.SkipReason:
+    """Return the events of the institutions' last nights without Dagster; a day that all have is materialized."""
+    fleet, instance, key = settings.common_path() / settings.FLEET, context.instance, school.key(*FILE)
+    states = {name: load_state(fleet, name) for name in registry.institutions}
+    last = {name: state.last for name, state in states.items() if state.last is not None and state.last.day is not None}
+    newest = max((outcome.at for outcome in last.values()), default=None)
+    if newest is None or str(newest) == context.cursor:
+        return dg.SkipReason("nothing has happened without Dagster")
+    if runs.is_under_way(instance):
+        return dg.SkipReason("a run is under way, and records its own days")
+    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
+    for day in sorted({outcome.day for outcome in last.values() if outcome.day is not None}):
+        ended = {name: outcome for name, outcome in last.items() if outcome.day == day}
+        of_day = dg.AssetRecordsFilter(key, asset_partitions=[str(day)])
+        notes = [record.asset_observation.metadata for record in runs.each(instance.fetch_observations, of_day)]
+        known = {(note["institution"].value, note["at"].value) for note in notes if "institution" in note}
+        unknown = {name: outcome for name, outcome in ended.items() if (name, str(outcome.at)) not in known}
+        events += _outcomes(school, unknown, [day])
+        away = [name for name, state in states.items() if state.why_paused(name)]
+        is_whole = {*ended, *away} == {*states} and all(outcome.kind is NightKind.SYNCED for outcome in ended.values())
+        if is_whole and not any(True for _ in runs.each(instance.fetch_materializations, of_day)):
+            events += made(school, [day], len(ended))
+    if events:
+        events += _checked(school, last)
+    return dg.SensorResult(asset_events=events, cursor=str(newest))
+
+
+def _outcomes(school: School, ended: Ended, days: Sequence[date]) -> Iterator[dg.AssetObservation]:
     """Yield each institution's outcome, on each day."""
     for day, (name, outcome) in product(days, ended.items()):
         skipped = outcome.skipped.get(day, "")
         yield dg.AssetObservation(
-            PUBLISHED,
+            school.key(*FILE),
             partition=str(day),
             metadata={
                 "institution": name,
                 "outcome": str(NightKind.SKIPPED if skipped else outcome.kind),
                 "says": skipped or outcome.message,
+                "at": str(outcome.at),
                 "morning page": dg.MetadataValue.url(f"/report/{name}.html"),
             },
         )
 
 
-def _checked(
-    context: dg.AssetExecutionContext, names: Iterable[str], days: Sequence[date]
-) -> Iterator[dg.AssetCheckEvaluation]:
+def _checked(school: School, names: Iterable[str]) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield the checks over all of these institutions that have published."""
-    days_of = {}
+    findings = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            days_of[name] = checks.look(assemble(settings.load(fetches=False, institution=name)), days)
-    return checks.results(context, days_of)
+            findings[name] = checks.look(assemble(settings.load(fetches=False, institution=name)))
+    return checks.results(school, findings)
 
 
 def _raise_if_bad(ended: Ended) -> None:

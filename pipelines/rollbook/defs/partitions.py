@@ -2,60 +2,74 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from rollbook import settings
-from rollbook.errors import RollbookError, SettingError
+from rollbook.defs.school import School
+from rollbook.errors import DamagedError, RollbookError, SettingError
+from rollbook.landing.manifest import Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.settings import SourceSettings
 
-PUBLISHED = dg.AssetKey(["published", "rollbook"])
-# The check that the last night was synced; a run makes it, and so does `watch`.
-IS_FRESH = "is_fresh"
+JOB = "nightly_sync"
 PARTITION_TAG = "dagster/partition"
-RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
-# A run with this tag fetches, whichever day it covers; the schedule, `rollbook sync` and each run that fetches set it.
+RANGE_START = "dagster/asset_partition_range_start"
+# A run with this tag fetches, whichever day it covers; the schedule and each run that fetches set it.
 SYNC_TAG = "rollbook/sync"
-NIGHTLY, BY_HAND, BY_COMMAND = "nightly", "hand", "command"
+NIGHTLY, BY_HAND = "nightly", "hand"
 # The account that asked for a run in the UI; the coordinator of `launches` sets it.
 BY_TAG = "rollbook/by"
-# Either tag marks a backfill: launched in the UI over several days, or by `rollbook backfill`.
+# Either tag marks a backfill: launched in the UI over several days.
 BACKFILL_TAGS = {"dagster/backfill", RANGE_START}
 # The institutions that a run is limited to, comma-separated; without it, a run covers all of the registry.
 INSTITUTION_TAG = "rollbook/institution"
 
 
-def sources() -> dict[str, SourceSettings]:
+def sources(school: School) -> dict[str, SourceSettings]:
     """Return when each institution is synced; a single school's name is empty.
 
     Empty while a single school's settings are wrong. Raises SettingError for a broken registry.
     """
-    if (registry := settings.registry()) is not None:
+    if (registry := school.registry()) is not None:
         return settings.sources(registry)
     with suppress(SettingError):  # the UI must load all the same; `rollbook doctor` says what is wrong
-        return {"": settings.load(fetches=False)}
+        return {"": school.settings()}
     return {}
 
 
-def days(of: Mapping[str, SourceSettings]) -> dg.DailyPartitionsDefinition:
-    """Return the days up to today in the easternmost zone. A sync's date is the date on which it starts.
+def days(school: School, of: Mapping[str, SourceSettings]) -> dg.DailyPartitionsDefinition:
+    """Return the days on which something was landed, and today in the easternmost zone, on which a sync may begin.
 
-    The first partition is the first landed day, or today if raw/ cannot be read.
+    A day without a landing is no partition: the service keeps no history, so nothing could make that day.
     """
     zones = {source.timezone for source in of.values()} or {"UTC"}
-    first = min((_first_day(name, source) for name, source in of.items()), default=datetime.now(UTC).date())
     easternmost = max(sorted(zones), key=lambda zone: datetime.now(ZoneInfo(zone)).utcoffset() or timedelta())
-    return dg.DailyPartitionsDefinition(start_date=str(first), timezone=easternmost, end_offset=1)
+    today = datetime.now(ZoneInfo(easternmost)).date()
+    landed = {today}.union(*(landed_days(Path(school.folder()) / name / "raw", of_many=bool(name)) for name in of))
+    first = min(landed)
+    without = [day for n in range((today - first).days) if (day := first + timedelta(days=n)) not in landed]
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(easternmost)) for day in without]
+    return dg.DailyPartitionsDefinition(str(first), timezone=easternmost, end_offset=1, exclusions=midnights or None)
 
 
-def _first_day(name: str, source: SourceSettings) -> date:
-    today = datetime.now(source.zone).date()
-    with suppress(RollbookError):
-        return source.first_date or min((*RawStore(settings.common_path() / name / "raw").all_days(), today))
-    return today
+def landed_days(raw: Path, *, of_many: bool = False) -> set[date]:
+    """Return the days on which a landing counts or may still be approved. A damaged day is one of them: a run says so.
+
+    Of an institution of many, only the folders are read: a thousand with a year of days each would take minutes.
+    """
+    landed = set[date]()
+    with suppress(RollbookError, OSError):
+        store = RawStore(raw)
+        for day in store.days():
+            with suppress(DamagedError):
+                if not of_many and all(m.verdict is Verdict.FAILED for m in store.manifests(day)):
+                    continue
+            landed.add(day)
+    return landed
 
 
 def is_sync(tags: Mapping[str, str], days: Sequence[date], todays: Collection[date], *, approve: bool) -> bool:
@@ -66,20 +80,14 @@ def is_sync(tags: Mapping[str, str], days: Sequence[date], todays: Collection[da
     return not BACKFILL_TAGS & set(tags) and (SYNC_TAG in tags or by_hand)
 
 
-nightly_sync = dg.define_asset_job(
-    "nightly_sync",
-    selection=dg.AssetSelection.all(),
-    executor_def=dg.in_process_executor,
-    description="Fetch both sets, snapshot, merge and publish them: one day, one run.",
-)
 # Characters of cron lines and zones that a schedule's name may not hold.
 _IN_NAMES = str.maketrans({"*": "x", "/": "_per_", ",": "_and_", "-": "_to_", "+": "_plus_", " ": "_"})
 
 
-def schedules(sources: Mapping[str, SourceSettings]) -> list[dg.ScheduleDefinition]:
+def schedules(school: School, sources: Mapping[str, SourceSettings]) -> list[dg.ScheduleDefinition]:
     """Return a single school's schedule or, with a registry, one for each cron line and zone."""
     by_name = {_name(institution, source): source for institution, source in sources.items()}
-    return [_schedule(name, source) for name, source in by_name.items()]
+    return [_schedule(school, name, source) for name, source in by_name.items()]
 
 
 def _name(institution: str, source: SourceSettings) -> str:
@@ -88,10 +96,10 @@ def _name(institution: str, source: SourceSettings) -> str:
     return f"{NIGHTLY}_{line.translate(_IN_NAMES)}" if institution else NIGHTLY
 
 
-def _schedule(name: str, source: SourceSettings) -> dg.ScheduleDefinition:
+def _schedule(school: School, name: str, source: SourceSettings) -> dg.ScheduleDefinition:
     @dg.schedule(
-        name=name,
-        job=nightly_sync,
+        name=school.named(name),
+        job_name=school.named(JOB),
         cron_schedule=source.cron,
         execution_timezone=source.timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
@@ -104,7 +112,7 @@ def _schedule(name: str, source: SourceSettings) -> dg.ScheduleDefinition:
         # time, so that a tick of 23:59 that runs after midnight would not find it.
         day = str(datetime.now(source.zone).date())
         tags = {PARTITION_TAG: day, SYNC_TAG: NIGHTLY}
-        if (registry := settings.registry()) is not None:
+        if (registry := school.registry()) is not None:
             now = settings.sources(registry)
             # One with wrong settings is in every run, which says what is wrong.
             names = [n for n in registry.institutions if n not in now or _name(n, now[n]) == name]

@@ -1,20 +1,28 @@
 """Serves Dagster's UI behind `util.request_guard`: the UI has no login, and checks neither `Host` nor `Origin`.
 
-`python -m rollbook.defs.ui_server HOST PORT [NAME ...]` is how `rollbook serve` starts it. The names imported from
-`dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.0 and 1.13.27.
+`python -m rollbook.defs.ui_server HOST PORT WORKSPACE [NAME ...]` is how `rollbook serve` starts it. It also has the
+code loaded again when other days are partitions.
+
+The names imported from `dagster_webserver` and `dagster._core` are not public; they were checked against 1.13.0 and
+1.13.27. Dagster has no public way to put a guard in front of its UI inside the same process: a login of Dagster's own,
+or a reverse proxy that everybody must install, would replace them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Thread
 
 import uvicorn
-from dagster import DagsterInstance, __version__
+from dagster import DagsterInstance, DagsterRunStatus, PartitionsDefinition, RunsFilter, __version__
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
@@ -23,12 +31,17 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from rollbook import settings
+from rollbook.defs import partitions
 from rollbook.defs.launches import Launches, RunCoordinator
+from rollbook.defs.runs import UNDER_WAY
+from rollbook.defs.school import School
 from rollbook.errors import RollbookError
 from rollbook.institutions import Registry
 from rollbook.outputs import report
 from rollbook.util import files
 from rollbook.util.request_guard import LIMITS, Guard, allowed_hosts
+
+log = logging.getLogger(__name__)
 
 # The morning page may run its own script, but has no access to the UI served on the same origin.
 REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
@@ -50,7 +63,8 @@ LIST_OF_PAGES = """<!doctype html>
 _NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
 _NO_NAMES = f'<p class="quiet">Names are only in the file {report.FILE} of the warehouse, not in the browser.</p>'
 FLEET_FILE = "fleet-report.html"  # of `fleet.report`, of which a single school needs nothing
-WORKSPACE = Path(__file__).with_name("workspace.yaml")
+LOCATION = "rollbook"
+RELOAD_EVERY = 30.0  # seconds between two looks at the days
 POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
 
@@ -96,13 +110,38 @@ def _list_of_pages(registry: Registry) -> str:
     return LIST_OF_PAGES.format(rows="\n".join(rows), together=together)
 
 
-def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
+def keep_days_current(context: WorkspaceProcessContext, school: School, loaded: PartitionsDefinition[str]) -> None:
+    """Have the code loaded again after a day was missed, landed late or discarded; it has the days `loaded` now.
+
+    Not while a run or a backfill is under way or waits: a backfill ends in error once its days have changed.
+    """
+    while True:
+        time.sleep(RELOAD_EVERY)
+        try:
+            days = partitions.days(school, partitions.sources(school))
+            if days != loaded and not is_busy(context.instance):
+                context.reload_code_location(LOCATION)
+                loaded = days
+        except Exception as error:  # noqa: BLE001 - the UI goes on with the days that it has
+            log.warning("The code could not be loaded again (%s)", type(error).__name__)
+
+
+def is_busy(instance: DagsterInstance) -> bool:
+    """Whether a run or a backfill is under way or waits."""
+    backfills = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
+    waiting = RunsFilter(statuses=[DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, *UNDER_WAY])
+    return bool(instance.get_backfills(backfills, limit=1) or instance.get_runs(waiting, limit=1))
+
+
+def serve(host: str, port: int, workspace: str, names: Iterable[str] = ()) -> None:
     """Serve Dagster's UI behind the guard until SIGTERM or Ctrl-C. DAGSTER_HOME must be set."""
     files.keep_private(os.environ.get("DAGSTER_HOME"))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the code server is stopped, too
     with DagsterInstance.get() as instance:
-        workspace = WorkspaceFileTarget([str(WORKSPACE)])
-        with WorkspaceProcessContext(instance, workspace, version=__version__) as context:
+        school = School()
+        days = partitions.days(school, partitions.sources(school))
+        with WorkspaceProcessContext(instance, WorkspaceFileTarget([workspace]), version=__version__) as context:
+            Thread(target=keep_days_current, args=(context, school, days), daemon=True).start()
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
             # First, since Dagster's last route takes every path.
             app.routes.insert(0, Route(f"/{report.FILE}", report_page))
@@ -114,4 +153,4 @@ def serve(host: str, port: int, names: Iterable[str] = ()) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:])

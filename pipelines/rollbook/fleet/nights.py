@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -43,11 +43,13 @@ from rollbook.fleet.worker import (
     Sync,
     Task,
     WorkerResult,
+    failed_night,
     outcome_of,
 )
 from rollbook.institutions import Registry
 from rollbook.landing import formats
 from rollbook.landing.raw import RawStore
+from rollbook.night.rollbook import Rollbook
 from rollbook.operations.doctor import Finding, Level
 from rollbook.operations.status import freshness
 from rollbook.outputs.notify import alerts
@@ -126,6 +128,22 @@ def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
     return _save(fleet, name, load_state(fleet, name).after(outcome))
 
 
+@contextmanager
+def recorded(rollbook: Rollbook, day: date) -> Iterator[list[NightOutcome]]:
+    """Store how a person's sync of one institution's day ends in the block. The list then has the outcome."""
+    ended = list[NightOutcome]()
+    try:
+        yield ended
+        ended.append(outcome_of(rollbook.landings.counted(day)[-1]))
+    except RollbookError as error:
+        ended.append(failed_night(error, rollbook.clock(), day))
+        raise
+    finally:
+        for outcome in ended:
+            with suppress(OSError):
+                record(settings.common_path() / settings.FLEET, rollbook.settings.institution, outcome)
+
+
 def pause(fleet: Path, name: str, reason: str) -> None:
     """Leave an institution out of the nights until somebody resumes the institution."""
     _save(fleet, name, msgspec.structs.replace(load_state(fleet, name), refused=(), paused=" ".join(reason.split())))
@@ -193,9 +211,8 @@ class Fleet:
     """Runs jobs for the institutions of a registry, or for the institutions named by `only`.
 
     `jobs` run at a time (default: two per processor, since an institution computes while another waits for the
-    service), each for `max_seconds` at most. The moment is `now` (default: this machine's clock). `sends_alerts` is
-    whether a sync sends alerts and looks for late nights; under Dagster the sensor does both. Raises SettingError for
-    an unknown name.
+    service), each for `max_seconds` at most. The moment is `now` (default: this machine's clock). Raises SettingError
+    for an unknown name.
     """
 
     registry: Registry
@@ -203,7 +220,6 @@ class Fleet:
     jobs: int | None = None
     now: datetime | None = None
     max_seconds: float = MAX_SECONDS
-    sends_alerts: bool = True
 
     def __post_init__(self) -> None:
         self.institutions = {name: self.registry[name] for name in self.only or self.registry.institutions}
@@ -231,8 +247,7 @@ class Fleet:
         for says in settings.misspelt():
             log.warning("%s", says)
         alerted = alerts_of(self.institutions, self.clock)
-        if self.sends_alerts:
-            self._report_late(alerted)
+        self._report_late(alerted)
         why = {name: load_state(self.path, name).why_paused(name) for name in self.institutions}
         outcomes = {
             n: NightOutcome(kind=NightKind.PAUSED, at=self.clock(), message=p, fetched=False)
@@ -245,8 +260,7 @@ class Fleet:
         for name, outcome in self._run(Sync, syncing, day=day, fresh=fresh):
             outcomes[name] = self._record(name, outcome, alerted.get(name))
             done(name, outcomes[name])
-        if self.sends_alerts:
-            alerts.deliver(alerted)
+        alerts.deliver(alerted)
         return {name: outcomes[name] for name in self.institutions}
 
     def backfill(self, first: date, last: date, *, confirmed: bool = False) -> Iterator[tuple[str, NightOutcome]]:
@@ -382,7 +396,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     own_alerts = {}
     for name in institutions:
         with suppress(RollbookError):
-            own = Alerts(assemble(settings.load(fetches=False, institution=name)), clock=clock)
+            own = assemble(settings.load(fetches=False, institution=name), clock=clock).listener(Alerts)
             if own.channels:
                 own_alerts[name] = own
     return own_alerts

@@ -94,6 +94,12 @@ def outcome_of(manifest: Manifest, *, fetched: bool = True) -> NightOutcome:
     )
 
 
+def failed_night(error: Exception, at: datetime, day: date | None) -> NightOutcome:
+    """The outcome of a night that ended with an error."""
+    kind = NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED
+    return NightOutcome(kind=kind, at=at, day=day, message=_message(error), refused=isinstance(error, KeyRefusedError))
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Work for an institution. `secrets` are the environment variables that its settings read.
 
@@ -202,13 +208,7 @@ def work(task: Sync | Backfill | Check) -> WorkerResult:
         rollbook = assemble(_load(task), clock=task.clock)
         result = task.run(rollbook)
     except Exception as error:  # noqa: BLE001 - any error fails this institution only
-        result = NightOutcome(
-            kind=NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED,
-            at=task.clock(),
-            day=task.day or (rollbook.today() if rollbook is not None else None),
-            message=_message(error),
-            refused=isinstance(error, KeyRefusedError),
-        )
+        result = failed_night(error, task.clock(), task.day or (rollbook.today() if rollbook is not None else None))
     if isinstance(result, NightOutcome):
         return msgspec.structs.replace(result, at=task.clock(), seconds=round(time.monotonic() - began, 3))
     return result

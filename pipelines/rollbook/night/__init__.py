@@ -19,7 +19,7 @@ from datetime import date
 from rollbook.landing.manifest import Details, Manifest, TableCounts
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import land, merge, publish, snapshot
-from rollbook.night.writing import fetching
+from rollbook.night.writing import fetching, reported_end
 from rollbook.store.lake import DayRecord
 
 
@@ -44,10 +44,11 @@ def sync(
     `full_refresh` merges the whole lake into an empty file. Raises RollbookError; readers then keep the last
     published file.
     """
-    with fetching(rollbook) as blocked:
-        manifest = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
-        done = finish(rollbook, manifest, full_refresh=full_refresh)
-    rollbook.check_listeners()
+    with reported_end(rollbook, day or rollbook.today()):
+        with fetching(rollbook) as blocked:
+            manifest = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
+            done = finish(rollbook, manifest, full_refresh=full_refresh)
+        rollbook.check_listeners()
     return done
 
 

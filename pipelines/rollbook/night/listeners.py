@@ -28,7 +28,7 @@ class ErasureUnderWay:
 
 
 class Listener:
-    """Every method is called by the writer, under the lock, and does nothing unless overridden."""
+    """Every method does nothing unless overridden. All but `sync_ended` are called under the writer lock."""
 
     # The listener's name in the log.
     name = "a listener"
@@ -50,6 +50,9 @@ class Listener:
 
     def ended(self, at: datetime) -> None:
         """A writer is done, or has failed."""
+
+    def sync_ended(self, day: date, error: Exception | None) -> None:
+        """A sync of the day, or an approval, has ended, well or with an error. The lock is free again."""
 
     def landings(self, day: date) -> list[int]:  # noqa: ARG002 - see the class
         """The numbers of the day's landings that the listener knows of, even of lost landings."""

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
 from filelock import Timeout
@@ -32,6 +32,18 @@ log = logging.getLogger(__name__)
 
 # How long a second writer waits for the lock.
 WAIT_SECONDS = 900.0
+
+
+@contextmanager
+def reported_end(rollbook: Rollbook, day: date) -> Iterator[None]:
+    """Tell the listeners how a sync of the day ends in the block, once the block has let the lock go."""
+    try:
+        yield
+    except Exception as error:
+        failure = error  # Python unbinds `error` at the end of the handler
+        rollbook.tell(lambda listener: listener.sync_ended(day, failure))
+        raise
+    rollbook.tell(lambda listener: listener.sync_ended(day, None))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rollbook.landing.manifest import PARTS, Approval, Manifest
 from rollbook.night import Synced
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, publish, snapshot
-from rollbook.night.writing import writer
+from rollbook.night.writing import reported_end, writer
 from rollbook.util import machine
 
 
@@ -30,12 +30,14 @@ def approve(
     The `reason`, and who approved (default: the person who runs this), are kept with them. Returns the newest day's
     result; `full_refresh` as in a sync. Raises ArgumentError, also for landings of other than these `days`.
     """
-    with writer(rollbook):
-        held = held_as_shown(rollbook, digests, days)
-        *_, (manifest, record) = [snapshot(rollbook, each, approval(rollbook, each, only, reason, by)) for each in held]
-        merged = merge(rollbook, full_refresh=full_refresh)
-        publish(rollbook, merged)
-    rollbook.check_listeners()
+    with reported_end(rollbook, max(days or (), default=rollbook.today())):
+        with writer(rollbook):
+            held = held_as_shown(rollbook, digests, days)
+            approved = [snapshot(rollbook, each, approval(rollbook, each, only, reason, by)) for each in held]
+            merged = merge(rollbook, full_refresh=full_refresh)
+            publish(rollbook, merged)
+        rollbook.check_listeners()
+    manifest, record = approved[-1]
     return Synced(manifest, record, merged.counts)
 
 

@@ -60,12 +60,11 @@ def test_each_night_has_one_sync_labelled_with_its_date(zone: str, change: date,
     """Three nights around a change of the clock: none is left out, none comes twice, no label is a day off."""
     start = datetime(change.year, change.month, change.day, 12, tzinfo=ZoneInfo(zone)) - timedelta(days=2)
     labels = []
-    with graph(zone, line) as defs:
-        for tick in dagster_ticks(line, zone, start, 4):
-            with time_machine.travel(tick + timedelta(seconds=3), tick=False):
-                labels.append(run_at(defs, tick).partition_key)
-                days = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
-                assert labels[-1] == days.get_partition_keys()[-1]
+    for tick in dagster_ticks(line, zone, start, 4):
+        with time_machine.travel(tick + timedelta(seconds=3), tick=False), graph(zone, line) as defs:
+            labels.append(run_at(defs, tick).partition_key)
+            days = defs.resolve_asset_graph().get(PUBLISHED).partitions_def
+            assert labels[-1] == days.get_partition_keys()[-1]
     first = date.fromisoformat(labels[0])
     assert labels == [str(first + timedelta(days=n)) for n in range(4)]
     assert str(change) in labels

@@ -1,10 +1,11 @@
 """Alerts: one message for each failed, held or late sync and each set that stays unproven, and a message when syncs
 recover.
 
-The input is an `Outcome`. `build/alerts.json` keeps which outcomes were reported and which messages are undelivered, so
-that nothing is sent twice after a restart, or when two processes see the same run. `deliver` sends the messages of one
-institution or of many: a message for each list of addresses, with a paragraph for each cause. Errors here are only
-logged: no sync fails because of an alert.
+`Alerts` listens to the nights of a process, however the process was started. A process outside reports what no process
+can tell: a night that never came, a process that was killed. `build/alerts.json` keeps which outcomes were reported
+and which messages are undelivered, so that nothing is sent twice after a restart, or when two processes see the same
+run. `deliver` sends the messages of one institution or of many: a message for each list of addresses, with a paragraph
+for each cause. Errors here are only logged: no sync fails because of an alert.
 """
 
 from __future__ import annotations
@@ -18,16 +19,24 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+from uuid import uuid4
 
 import msgspec
 from filelock import Timeout
 
-from rollbook.errors import OtherVersionError, RollbookError, UndeliveredError
+from rollbook.errors import (
+    ArgumentError,
+    HeldError,
+    OtherVersionError,
+    RollbookError,
+    UndeliveredError,
+    unexpected_error,
+)
 from rollbook.export.query import run_query
 from rollbook.landing import formats
+from rollbook.night.listeners import Listener
 from rollbook.night.rollbook import Rollbook
 from rollbook.outputs.notify.channels import send
-from rollbook.source.fetch import utc_now
 from rollbook.util import cron, files
 from rollbook.util.text import count_of, listed
 
@@ -82,28 +91,43 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertState(formats.Stored, frozen=True, kw_only=True):
-    """The content of `build/alerts.json`: when alerts were turned on, the ids of reported outcomes, whether the last
-    outcome was bad, and the outbox.
+    """The content of `build/alerts.json`: when alerts were turned on, when a sync ended last, the ids of reported
+    outcomes, whether the last outcome was bad, and the outbox.
     """
 
     since: datetime
+    ended_at: datetime | None = None
     reported: tuple[str, ...] = ()
     failing: bool = False
     outbox: tuple[Message, ...] = ()
 
 
-class Alerts:
+class Alerts(Listener):
     """The alerts of one warehouse. No method raises. Without `channels`, nothing is to be reported."""
+
+    name = "the alerts"
 
     # The state that could not be written, kept for this process: the alert may be about a full disk.
     unwritten: ClassVar[dict[Path, AlertState]] = {}
 
-    def __init__(self, rollbook: Rollbook, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, rollbook: Rollbook) -> None:
         self.rollbook = rollbook
         self.settings = rollbook.settings
-        self.clock = clock
+        self.clock = rollbook.clock
         self.channels = self.settings.notify_names
         self._path = rollbook.warehouse.build / "alerts.json"
+
+    def sync_ended(self, day: date, error: Exception | None) -> None:
+        """Report the sync and deliver what is due. A person who gave a wrong argument was told."""
+        if not self.channels or isinstance(error, ArgumentError):
+            return
+        kind, text = AlertKind.SYNCED, ""
+        if error is not None:
+            kind = AlertKind.HELD if isinstance(error, HeldError) else AlertKind.FAILED
+            unexpected = unexpected_error(type(error).__name__, "The log of the process that synced says where")
+            text = error.message.removeprefix("Held: ") if isinstance(error, RollbookError) else unexpected
+        self.report(Outcome(str(uuid4()), kind, day, text))
+        deliver({"": self})
 
     def report(self, outcome: Outcome) -> bool:
         """Queue a message for an outcome that was not reported before; a good outcome only after a bad outcome.
@@ -129,6 +153,7 @@ class Alerts:
             self._save(
                 msgspec.structs.replace(
                     state,
+                    ended_at=state.ended_at if outcome.kind is AlertKind.LATE else self.clock(),
                     reported=(*state.reported, *(o.id for o in new))[-REMEMBERED:],
                     failing=not good,
                     outbox=(*state.outbox, *map(self._message, due)),
@@ -179,7 +204,9 @@ class Alerts:
         if night is None:
             return None
         outcome_id = f"late {night.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
-        if outcome_id in self.load().reported or has_ended_since(night - cron.due(self.settings.cron).slack):
+        state, since = self.load(), night - cron.due(self.settings.cron).slack
+        has_ended = (state.ended_at is not None and state.ended_at >= since) or has_ended_since(since)
+        if outcome_id in state.reported or has_ended:
             return None
         text = (
             f"It was due at {night:%H:%M} ({self.settings.timezone}), and no sync has ended since. If the UI shows none"

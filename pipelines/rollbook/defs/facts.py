@@ -1,0 +1,104 @@
+"""What was made of each day, as Dagster's events: of a run's own days, and of days that were landed without Dagster.
+
+The warehouse says everything, so that an event is the same whoever records it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import date
+from typing import Any
+
+import dagster as dg
+
+from rollbook.defs.school import School
+from rollbook.landing.manifest import Manifest
+from rollbook.night.rollbook import Rollbook
+from rollbook.outputs import report
+from rollbook.store.lake import DayRecord
+from rollbook.tables import TABLES, WALKED
+
+Metadata = Mapping[str, Any]
+RAW, TABLE, PUBLISHED = "raw", "tables", "published"
+ALL = (RAW, TABLE, PUBLISHED)
+FILE = (PUBLISHED, "rollbook")
+ALL_ASSETS = (*((RAW, name) for name in WALKED), *((TABLE, name) for name in TABLES), FILE)
+
+
+def made(
+    school: School, rollbook: Rollbook, days: Iterable[date], groups: Collection[str] = ALL
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield what was made of these days: the sets of the last landing and, of a day that counts, tables and file."""
+    records = rollbook.lake.days()
+    for day in days:
+        facts = dict[tuple[str, str], Metadata]()
+        if RAW in groups and (decided := last_decided(rollbook, day)) is not None:
+            facts |= {(RAW, name): _set(decided, name) for name in WALKED}
+        if (counted := rollbook.landings.counted(day)) and day in records:
+            about = {(TABLE, name): _table(counted[-1], records[day], name) for name in TABLES}
+            about[FILE] = _file(rollbook, counted[-1])
+            facts |= {key: metadata for key, metadata in about.items() if key[0] in groups}
+        for key, metadata in facts.items():
+            yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
+
+
+def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:
+    """The day's last landing with a verdict, whatever that is."""
+    return next((m for m in reversed(rollbook.raw.manifests(day)) if m.verdict is not None), None)
+
+
+def _set(manifest: Manifest, name: str) -> Metadata:
+    """Of a landed set: numbers, which the UI plots over the days, and the fields that are not declared."""
+    metadata: dict[str, Any] = {
+        "landing": manifest.landing,
+        "outcome": manifest.verdict.outcome if manifest.verdict else "",
+        "requests": manifest.requests,
+        "retries": manifest.retries,
+        "bytes": manifest.bytes_received,
+        "seconds": (manifest.finished_at - manifest.started_at).total_seconds(),
+    }
+    if (walk := manifest.walk(name)) is not None:
+        absences = [absence.answer for absence in manifest.absences if absence.set == name]
+        metadata |= {
+            "dagster/partition_row_count": walk.records,
+            "walks": walk.walks,
+            "repeated": walk.repeated,
+            "proven": int(manifest.proof(name) is not None),
+            "verified absent": absences.count("removed"),
+            "found by search": absences.count("found_by_search"),
+            "unclear": unclear(manifest, name),
+            "refused": manifest.rejected.get(name, 0),
+            "unknown fields": unknown_fields(manifest, name),
+        }
+    return metadata
+
+
+def unclear(manifest: Manifest, name: str) -> int:
+    """How many records that a set no longer lists were searched for without a clear answer, or not at all."""
+    unanswered = sum(a.set == name and a.answer == "unclear" for a in manifest.absences)
+    return unanswered + manifest.unverified.get(name, 0)
+
+
+def unknown_fields(manifest: Manifest, name: str) -> str:
+    """The fields of a set that are not declared, each with its type and the number of records."""
+    return ", ".join(f"{d.field} ({d.type}, {d.count})" for d in manifest.drift if d.set == name)
+
+
+def _table(manifest: Manifest, record: DayRecord, name: str) -> Metadata:
+    """Of a table: the rows of the day's snapshot, and what the last landing changed."""
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": record.rows.get(name, 0),
+        "landings": ", ".join(map(str, record.landings)),
+    }
+    for c in (counts for counts in manifest.counts if counts.table == name):
+        metadata |= {"dagster/row_count": c.before + c.added - c.removed}
+        metadata |= {"added": c.added, "changed": c.changed, "removed": c.removed}
+    return metadata
+
+
+def _file(rollbook: Rollbook, manifest: Manifest) -> Metadata:
+    file = rollbook.warehouse.published_file
+    return {
+        "landing": manifest.landing,
+        "path": dg.MetadataValue.path(file),
+        "bytes": file.stat().st_size if file.exists() else 0,
+        "morning page": dg.MetadataValue.url(f"/{report.FILE}"),
+    }

@@ -1,0 +1,61 @@
+"""The school, or the district, that a code location serves: the resource of its runs, its settings and its names."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from rollbook import settings
+from rollbook.institutions import Registry
+from rollbook.settings import Settings
+from rollbook.store.published import PUBLISHED
+
+
+class RollbookResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the value is the resource itself
+    """A warehouse. A launch can name another folder, but neither the records service's address nor the key."""
+
+    folder: str = Field(description="The warehouse's folder, or a district's.")
+
+    @property
+    def published_file(self) -> Path:
+        """The file to read: `duckdb.connect(..., read_only=True)`."""
+        return Path(self.folder) / PUBLISHED
+
+
+@dataclass(frozen=True)
+class School:
+    """Where the settings come from, and what stands in front of every name in Dagster.
+
+    A component's school has a name, settings that were `given` and a variable that holds the key. Rollbook's own code
+    location has none of them: there the environment says everything, and a registry may list many institutions.
+    """
+
+    name: str = ""
+    given: Mapping[str, object] = field(default_factory=dict)
+    key_variable: str = ""
+
+    def key(self, *path: str) -> dg.AssetKey:
+        """An asset's key."""
+        return dg.AssetKey([*filter(None, [self.name]), *path])
+
+    def named(self, name: str) -> str:
+        """The name of a job, a sensor, a schedule or the resource."""
+        return f"{self.name}_{name}" if self.name else name
+
+    def registry(self) -> Registry | None:
+        """The registry of a district; None for a single school. Raises SettingError."""
+        return None if self.given else settings.registry()
+
+    def settings(self, folder: str | None = None, *, institution: str | None = None, fetches: bool = False) -> Settings:
+        """The settings as they are now, of the warehouse in a folder. Raises SettingError."""
+        own = {**self.given, **({"warehouse": folder} if folder else {})}
+        if self.key_variable:
+            own["api_key"] = os.environ.get(self.key_variable, "")
+        return settings.load(fetches=fetches, institution=institution, **own)
+
+    def folder(self) -> str:
+        """The warehouse's folder. Raises SettingError."""
+        return str(self.given.get("warehouse") or settings.common_path())
