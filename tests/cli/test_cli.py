@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,6 +135,22 @@ def test_backfill_rebuilds_what_was_landed_and_names_what_was_not(rollbook: Run,
     assert all(f"nothing was landed on {day}, and the service keeps no history" in line for day in before)
     assert service.requests == []
     assert "write rollbook backfill" in one_line(rollbook("backfill", str(TODAY), str(YESTERDAY), **at(service)), 2)
+
+
+def test_what_the_command_writes_it_writes_without_dagster(tmp_path: Path, service: Service) -> None:
+    code = (
+        "import sys; from rollbook.cli import app\n"
+        f"for typed in ('sync', 'backfill {TODAY} {TODAY}', 'rebuild --yes', 'sync --dry-run'):\n"
+        "    app(typed.split(), standalone_mode=False)\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'dagster'])"
+    )
+    variables = {**os.environ, **at(service), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "Synced" in done.stdout
+    assert "Rebuilt 1 day" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_sync_again_within_minutes_says_what_it_used_again(rollbook: Run, service: Service) -> None:

@@ -61,14 +61,16 @@ def test_compose_reads_the_file_and_wants_a_password(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_accepts_the_unit_and_finds_it_hardened(tmp_path: Path) -> None:
-    unit = tmp_path / "rollbook.service"
+@pytest.mark.parametrize("name", ["rollbook", "rollbook-sync"])
+def test_systemd_accepts_the_units_and_finds_them_hardened(tmp_path: Path, name: str) -> None:
+    unit = tmp_path / f"{name}.service"
     command = tmp_path / "rollbook"
     command.write_text(f"#!{sys.executable}\n")
     command.chmod(0o755)
-    text = (DEPLOY / "rollbook.service").read_text()
+    text = (DEPLOY / unit.name).read_text()
     unit.write_text(text.replace("/opt/rollbook/.venv/bin/rollbook", str(command)))
-    verified = run("systemd-analyze", "verify", str(unit))
+    timers = [Path(shutil.copy(timer, tmp_path)) for timer in DEPLOY.glob(f"{name}.timer")]
+    verified = run("systemd-analyze", "verify", *map(str, [unit, *timers]))
     assert (verified.returncode, verified.stderr) == (0, "")
     judged = run("systemd-analyze", "security", "--offline=true", "--threshold=25", str(unit))
     assert judged.returncode == 0, judged.stdout

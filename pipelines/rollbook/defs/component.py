@@ -41,7 +41,11 @@ class RollbookComponent(dg.Component, dg.Model, dg.Resolvable):
     """
 
     base_url: str = Field(description="The records service's address, before /svcapi.")
-    name: str = Field(default="", description="Stands in front of all assets, jobs and sensors of this school.")
+    name: str = Field(
+        default="",
+        pattern="^[A-Za-z0-9_]*$",
+        description="Stands in front of all assets, jobs and sensors of this school.",
+    )
     api_key_variable: str = Field(default=API_KEY, description="The environment variable that holds the key.")
     timezone: str = Field(default="UTC", description="The zone that decides which day it is.")
     cron: str = Field(default="15 2 * * *", description="When the nightly sync runs, in that zone.")

@@ -34,7 +34,7 @@ def made(
             facts |= {(RAW, name): _set(decided, name) for name in WALKED}
         if (counted := rollbook.landings.counted(day)) and day in records:
             about = {(TABLE, name): _table(counted[-1], records[day], name) for name in TABLES}
-            about[FILE] = _file(rollbook, counted[-1])
+            about[FILE] = _file(school, rollbook, counted[-1])
             facts |= {key: metadata for key, metadata in about.items() if key[0] in groups}
         for key, metadata in facts.items():
             yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
@@ -94,11 +94,14 @@ def _table(manifest: Manifest, record: DayRecord, name: str) -> Metadata:
     return metadata
 
 
-def _file(rollbook: Rollbook, manifest: Manifest) -> Metadata:
+def _file(school: School, rollbook: Rollbook, manifest: Manifest) -> Metadata:
     file = rollbook.warehouse.published_file
     return {
         "landing": manifest.landing,
         "path": dg.MetadataValue.path(file),
         "bytes": file.stat().st_size if file.exists() else 0,
-        "morning page": dg.MetadataValue.url(f"/{report.FILE}"),
+        # Only `rollbook serve` has the page, beside the UI.
+        "morning page": dg.MetadataValue.path(file.with_name(report.FILE))
+        if school.given
+        else dg.MetadataValue.url(f"/{report.FILE}"),
     }
