@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import os
@@ -11,6 +12,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pyarrow.parquet as pq
@@ -27,9 +29,12 @@ from tests.support.records import MISSING, school_class, student
 HALF_A_PAIR = "half a pair"
 
 
-@pytest.fixture(params=["in the same process", "in a second process"])
+@pytest.fixture(params=["in the same process", "in a second process", "once it is large", "where none can start"])
 def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollbook.night.ingest.LARGE", 0 if "second" in request.param else 10**9)
+    large = {"in the same process": 10**9, "once it is large": 4}
+    monkeypatch.setattr("rollbook.night.ingest.LARGE", large.get(request.param, 0))
+    if request.param == "where none can start":
+        monkeypatch.setattr("subprocess.Popen", Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory")))
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def begun(session: LandingSession) -> Iterator[StagingWriter]:
     """A landing under way; the process ends with the test."""
     writer = session.begin(DAY)
     yield writer
-    writer._writer.close()
+    writer.abandon()
 
 
 def page(*records: Any) -> bytes:
@@ -147,9 +152,28 @@ def test_bodies_are_landed_though_staging_fails(
         done = writer.finish(messy(writer))
     assert session.take(done) is None
     assert len(list(raw.open(done).pages())) == 10
-    assert [r.getMessage() for r in caplog.records] == [
+    assert [r.getMessage() for r in caplog.records if "second process" not in r.getMessage()] == [
         "Staging during the fetch failed (FileExistsError); reading the landing again"
     ]
+
+
+def test_a_process_that_is_started_early_takes_the_landing_or_ends(
+    session: LandingSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollbook.night.ingest.LARGE", 100)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    with session.expecting(99):
+        assert children.read_text() == ""
+    with session.expecting(100):
+        (child,) = children.read_text().split()
+        writer = session.begin(DAY)
+        done = writer.finish(messy(writer))
+        assert children.read_text() == ""
+        assert session.take(done) is not None
+    with session.expecting(100):
+        (other,) = children.read_text().split()
+        assert other != child
+    assert children.read_text() == ""
 
 
 # --- the second process ----------------------------------------------------------------------------------------------
@@ -160,7 +184,8 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BodyWri
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
     monkeypatch.setenv("LINDEN_VALE", "k3y")  # as a registry may name a school
     (tmp_path / "partial").mkdir()
-    with closing(BodyWriterProcess(tmp_path / "partial", tmp_path / "aside")) as started:
+    with closing(BodyWriterProcess()) as started:
+        started.open(tmp_path / "partial", tmp_path / "aside")
         yield started
 
 

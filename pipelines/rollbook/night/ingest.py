@@ -3,15 +3,16 @@
     LandingSession     begins landings, and keeps the last landing's staged rows
     StagingWriter      a landing in progress
     StagingBodyWriter  writes and stages bodies, in this process
-    BodyWriterProcess  the same in a second process, while the next page of a large set is fetched
+    BodyWriterProcess  the same in a second process, while the next pages of a large set are fetched
 
 Staging is only a head start: staged rows do not count until the bodies are durable and the landing has a verdict.
 Without staged rows, the landing is flattened from `raw/`. Each walk's rows are staged separately, since only the end of
 the fetch shows which walks count.
 
-A message to the second process is the name of a method of `StagingBodyWriter` and the arguments; all except `add`
-are answered. The second process knows neither the key nor the service, holds no lock and decides nothing. It ends when
-its pipe closes; the process that holds the writer lock owns the files it has written.
+Bodies are held until it is known that a set is large. A message to the second process is the name of a method of
+`StagingBodyWriter` and the arguments; all except `add` are answered. The second process knows neither the key nor the
+service, holds no lock and decides nothing. It ends when its pipe closes; the process that holds the writer lock owns
+the files it has written.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Condition, Thread
 from traceback import extract_tb
 from typing import Any
 
@@ -44,13 +47,15 @@ from rollbook.landing.raw import RawStore
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS
 from rollbook.util import files
-from rollbook.util.machine import NOTHING_LOST, bare_environment
+from rollbook.util.machine import MB, NOTHING_LOST, bare_environment
 from rollbook.util.text import count_of
 
 log = logging.getLogger(__name__)
 
-# A set of at least this many records is worth starting a second process.
+# So many records are worth a second process. Fewer are held until the end of the fetch.
 LARGE = 5_000
+# Bytes that may wait for the second process, which takes longer to start than many a walk.
+MAX_WAITING = 64 * MB
 STOP_WITHIN = 10.0  # seconds
 
 _MAIN = f"from {__name__} import main; main()"
@@ -222,10 +227,10 @@ class StagingBodyWriter:
 
 
 class BodyWriterProcess:
-    """A `StagingBodyWriter` in a second process."""
+    """A `StagingBodyWriter` in a second process. A thread sends, so that no walk waits for the process to start."""
 
-    def __init__(self, partial: Path, aside: Path) -> None:
-        """Start the process; bodies may be added at once."""
+    def __init__(self) -> None:
+        """Start the process, which imports meanwhile. Raises OSError if it cannot be started."""
         self._pipe, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
@@ -237,13 +242,23 @@ class BodyWriterProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # a traceback might quote a record
             )
-        self._send(partial, aside)
+        self._waiting: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
+        self._sent, self._bytes = Condition(), 0
+        Thread(target=self._send_waiting, daemon=True).start()
+
+    def open(self, partial: Path, aside: Path) -> None:
+        """Begin a landing: `partial` is its unfinished folder, `aside` an empty folder for staged rows."""
+        self._waiting.put((partial, aside))
 
     def add(self, received: Received, content: bytes) -> None:
-        """Send a body without waiting until the body is written. Raises the error of an earlier body."""
-        if self._pipe.poll():
-            self._receive()  # no answer is due, so it is an error
-        self._send("add", received, content)
+        """Give a body to the process, waiting only while too many bytes wait. Raises the error of an earlier body."""
+        with self._sent:
+            self._raise_error()
+            while self._bytes > MAX_WAITING:
+                self._sent.wait(0.1)
+                self._raise_error()
+            self._bytes += len(content)
+        self._waiting.put(("add", received, content))
 
     def flush(self) -> None:
         """Flush the bodies so far, so that they can be read."""
@@ -260,7 +275,9 @@ class BodyWriterProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._pipe.close()
+        self._waiting.put(None)
+        with suppress(OSError):
+            self._pipe.close()
         try:
             self._process.wait(STOP_WITHIN)
         except subprocess.TimeoutExpired:
@@ -268,14 +285,22 @@ class BodyWriterProcess:
             self._process.wait()
 
     def _ask(self, *message: Any) -> Any:
-        self._send(*message)
+        self._waiting.put(message)
         return self._receive()
 
-    def _send(self, *message: Any) -> None:
-        try:
-            self._pipe.send(message)
-        except OSError:
-            raise self._lost() from None
+    def _send_waiting(self) -> None:
+        """Send until the end; whoever receives notices a process that is gone."""
+        with suppress(OSError):
+            while (message := self._waiting.get()) is not None:
+                self._pipe.send(message)
+                if message[0] == "add":
+                    with self._sent:
+                        self._bytes -= len(message[-1])
+                        self._sent.notify()
+
+    def _raise_error(self) -> None:
+        if self._pipe.poll():
+            self._receive()  # no answer is due, so it is an error
 
     def _receive(self) -> Any:
         """Read an answer. Raises the second process's error, or MachineError if the process is gone."""
@@ -322,6 +347,15 @@ def main() -> None:
     os._exit(0)  # all files are closed; a normal exit takes a tenth of a second, for which the first process waits
 
 
+def start_process() -> BodyWriterProcess | None:
+    """Start a second process; None where there can be none, so that this process does all."""
+    try:
+        return BodyWriterProcess() if os.name == "posix" else None
+    except OSError as error:
+        log.warning("A second process could not be started (%s): this one does all, which takes longer", error.strerror)
+        return None
+
+
 class LandingSession:
     """Begins landings in `raw/`, and keeps the last landing's staged rows in `aside` until `clear`.
 
@@ -332,14 +366,28 @@ class LandingSession:
         self.raw = raw
         self.aside = aside
         self.staged: dict[tuple[date, int], Flattened] = {}
+        self._process: BodyWriterProcess | None = None
 
-    def begin(self, day: date, expected: int = 0, recorded: int = 0) -> StagingWriter:
-        """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`).
+    @contextmanager
+    def expecting(self, records: int) -> Iterator[None]:
+        """Let a second process start before the first request of a fetch that may bring so many records."""
+        if records >= LARGE:
+            self._process = start_process()
+        try:
+            yield
+        finally:
+            if (unused := self.take_process()) is not None:
+                unused.close()
 
-        `expected` is how many records the largest set may have; 0 if unknown.
-        """
+    def take_process(self) -> BodyWriterProcess | None:
+        """Return the process that was started before, for one landing; None without any."""
+        process, self._process = self._process, None
+        return process
+
+    def begin(self, day: date, recorded: int = 0) -> StagingWriter:
+        """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`)."""
         self.staged.clear()
-        return StagingWriter(self, day, recorded, in_second_process=expected >= LARGE and os.name == "posix")
+        return StagingWriter(self, day, recorded)
 
     def take(self, manifest: Manifest) -> Flattened | None:
         """Return the rows that were staged during a landing's fetch; None without such rows."""
@@ -354,29 +402,51 @@ class LandingSession:
 class StagingWriter:
     """A landing in progress, which also stages the rows of the bodies. `finish` or `abandon` ends the landing."""
 
-    def __init__(self, session: LandingSession, day: date, recorded: int, *, in_second_process: bool) -> None:
+    def __init__(self, session: LandingSession, day: date, recorded: int) -> None:
         self.snapshot_date = day
         self.landing, self._partial = session.raw.reserve(day, recorded)
         self._session = session
         self._gate = Gate(session.raw.erasure_register.matcher())
         self._erasures = session.raw.erasure_register.count
         # A folder per process: a killed sync's second process may live a moment longer and must not write here.
-        aside = files.empty(session.aside / f"landing={self.landing}-{os.getpid()}")
-        self._writer = (BodyWriterProcess if in_second_process else StagingBodyWriter)(self._partial, aside)
+        self._aside = files.empty(session.aside / f"landing={self.landing}-{os.getpid()}")
+        # Bodies are held until it is known that they are many.
+        self._held = list[tuple[Received, bytes]]()
+        self._writer: StagingBodyWriter | BodyWriterProcess | None = None
+        if (process := session.take_process()) is not None:
+            self._open(process)
 
     def add(self, received: Received, content: bytes) -> None:
         """Take a body, without erased students."""
-        if (admitted := self._gate.admit(received, content)) is not None:
+        if (admitted := self._gate.admit(received, content)) is None:
+            return
+        if self._writer is not None:
             self._writer.add(*admitted)
+            return
+        self._held.append(admitted)
+        if sum(body.records for body, _ in self._held) >= LARGE:
+            self._open(start_process())
+
+    def _open(self, process: BodyWriterProcess | None = None) -> StagingBodyWriter | BodyWriterProcess:
+        """Return what writes the bodies: a process, or this one. It is given the bodies that are held."""
+        if self._writer is None:
+            if process is not None:
+                process.open(self._partial, self._aside)
+            self._writer = process or StagingBodyWriter(self._partial, self._aside)
+            for body in self._held:
+                self._writer.add(*body)
+            self._held.clear()
+        return self._writer
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield the bodies that would count if the landing were finished now with the manifest `draft`."""
-        self._writer.flush()
+        self._open().flush()
         return LandingFolder(self._partial, self._stamped(draft)).bodies(set_name)
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Make everything durable and turn the folder into a landing; returns the manifest as written."""
-        self._writer.seal()
+        writer = self._open()
+        writer.seal()
         landing = self._session.raw.commit(self._partial, self._stamped(manifest))
         if self._gate.recognised:
             log.warning("%d records have the email or reference id of an erased student", self._gate.recognised)
@@ -387,16 +457,17 @@ class StagingWriter:
             )
         if manifest.verdict is not Verdict.FAILED:
             try:
-                parts = tuple(self._writer.staged(landing))
+                parts = tuple(writer.staged(landing))
                 self._session.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
             except Exception as error:  # noqa: BLE001 - only time is lost: the bodies are durable
                 log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
-        self._writer.close()
+        writer.close()
         return landing.manifest
 
     def abandon(self) -> None:
         """Remove everything written."""
-        self._writer.close()
+        self._held.clear()
+        self._open().close()
         self._session.raw.abandon(self._partial)
 
     def _stamped(self, manifest: Manifest) -> Manifest:

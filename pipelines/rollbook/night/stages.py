@@ -97,32 +97,29 @@ def _fetch(
 ) -> Manifest:
     rollbook.settings.check_source()
     rollbook.settings.warn_of_misspelt()
-    rows.load()  # now, not between the first answer and the publish
     newest = before.newest
-    walks = newest.walks if newest else ()
     numbers = [number for on, number in rollbook.recovery.recorded() if on == day]
     rollbook.tell(lambda listener: numbers.extend(listener.landings(day)))
     rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
-    return fetch(
-        rollbook.settings,
-        partial(
-            rollbook.composer.session.begin,
-            expected=max((walk.total_count for walk in walks), default=0),
-            recorded=max(numbers, default=0),
-        ),
-        rollbook.warehouse if blocked is None else None,
-        day=day,
-        bound_to=before.bound_to,
-        newest=newest,
-        hidden=before.hidden,
-        deferred=blocked.message if blocked else "",
-        reusable=reusable,
-        choose_details=None
-        if details == "none" or blocked is not None
-        else partial(_students_to_detail, rollbook, details),
-        clock=rollbook.clock,
-        progress=rollbook.progress,
-    )
+    session, walks = rollbook.composer.session, newest.walks if newest else ()
+    with session.expecting(max((walk.total_count for walk in walks), default=0)):
+        rows.load()  # now, not between the first answer and the publish
+        return fetch(
+            rollbook.settings,
+            partial(session.begin, recorded=max(numbers, default=0)),
+            rollbook.warehouse if blocked is None else None,
+            day=day,
+            bound_to=before.bound_to,
+            newest=newest,
+            hidden=before.hidden,
+            deferred=blocked.message if blocked else "",
+            reusable=reusable,
+            choose_details=None
+            if details == "none" or blocked is not None
+            else partial(_students_to_detail, rollbook, details),
+            clock=rollbook.clock,
+            progress=rollbook.progress,
+        )
 
 
 def nights_before(rollbook: Rollbook) -> NightsBefore:
