@@ -95,7 +95,7 @@ def serve(
         workspace = made_home() / "served.yaml"
         children = {"code server": stack.enter_context(_code_server(workspace))}
         web = [sys.executable, "-m", "rollbook.defs.ui_server", host, str(port), str(workspace), *names]
-        daemon = [sys.executable, "-m", "dagster._daemon", "run", "-w", str(workspace)]
+        daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace)]
         for name, command in (("UI", web), ("daemon", daemon)):
             children[name] = stack.enter_context(child_process(command))
         out.print(f"The UI is at http://{host}:{port}; {runs}.")
