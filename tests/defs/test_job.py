@@ -303,7 +303,7 @@ def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house:
         failed = [e for e in graph.checks(result).values() if not e.passed and e.severity.value == "ERROR"]
         assert [e.check_name for e in failed] == ["is_fresh", "is_consistent"]  # readers have not got the night
         groups = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
-        assert groups == {"raw", "tables"}, "a file that nobody reads is not made"
+        assert groups == {"raw"}, "a file that nobody reads is not made"
         assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success

@@ -13,7 +13,7 @@ import time_machine
 
 from rollbook.defs import runs
 from rollbook.defs.component import load
-from rollbook.errors import HeldError
+from rollbook.errors import CheckError, HeldError
 from rollbook.night import sync
 from rollbook.night.past import always
 from rollbook.operations.discard import discard, undo_discard
@@ -147,7 +147,7 @@ def test_a_late_night_and_the_sync_that_follows_are_told_once(watch: Watch, hook
     watch.look()
     watch.look()
     # The asset's check turns red by itself, once, and a backfill of an older day changes nothing.
-    assert [(c.asset_check_key.name, c.passed) for c in watch.recorded] == [("is_fresh", False)]
+    assert [c.passed for c in watch.recorded if c.asset_check_key.name == "is_fresh"] == [False]
     assert not graph.checks(watch.job.run(night(1)))["published/rollbook:is_fresh"].passed
     good = watch.job.run(night(2), tags=SYNC)
     assert graph.checks(good)["published/rollbook:is_fresh"].passed
@@ -236,6 +236,26 @@ def test_landings_without_dagster_are_marked_once_whatever_is_restarted(played: 
             c.asset_check_key.name: c.metadata["found"].value for c in watch.recorded if not getattr(c, "passed", 1)
         }
         assert failed["nothing_held"] == str(night(5))
+
+
+def test_a_landing_that_readers_do_not_have_marks_no_table(
+    played: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next night, which publishes it, does."""
+    with graph.job(played, tmp_path / "home") as job:
+        played.night(1)
+        with monkeypatch.context() as patch, pytest.raises(CheckError):
+            patch.setattr("rollbook.store.checks.examine", lambda *_: {"a rule": ["it is broken"]})
+            played.night(2, students(59))
+        with graph.quarter_past_two(played, 2):
+            watch = Watch(job)
+            watch.look()
+            assert days_of(watch.recorded, "raw", "students") == [(str(night(1)), 1), (str(night(2)), 1)]
+            assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1)]
+        played.night(3)
+        with graph.quarter_past_two(played, 3):
+            watch.look()
+        assert days_of(watch.recorded, *FILE) == [(str(night(n)), 1) for n in (1, 2, 3)]
 
 
 def test_while_a_run_is_under_way_nothing_is_recorded(played: House, tmp_path: Path) -> None:

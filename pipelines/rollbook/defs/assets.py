@@ -15,11 +15,11 @@ from pydantic import Field
 
 from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
-from rollbook.defs.facts import ALL, FILE, RAW, TABLE, made
+from rollbook.defs.facts import FILE, made, unmarked
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
-from rollbook.errors import ArgumentError, CheckError, ContractChangedError, HeldError, LostError, RollbookError
+from rollbook.errors import ArgumentError, CheckError, RollbookError
 from rollbook.landing.manifest import PARTS, Details
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
@@ -189,24 +189,15 @@ def run(
 
     Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
     """
-    before, failure = rollbook.warehouse.versions.newest(), None
     if is_sync:
         mark_as_sync(context)
     try:
-        landed = _work(context, options, rollbook, days, is_sync=is_sync)
-    except RollbookError as error:
-        landed, failure = [day for day in days if rollbook.landings.counted(day)], error
-    is_late = isinstance(failure, LostError) and rollbook.warehouse.versions.newest() != before
-    groups: Iterable[str] = ()
-    if failure is None or is_late:  # a listener may find a loss once readers have the night
-        groups = ALL
-    elif isinstance(failure, CheckError):  # landed and composed, but not published
-        groups = (RAW, TABLE)
-    elif isinstance(failure, HeldError | ContractChangedError) and is_sync:
-        landed, groups = list(days), (RAW,)
-    yield from outputs(context, made(school, rollbook, landed, [*groups]))
-    if failure is not None:
-        raise failure
+        done = _work(context, options, rollbook, days, is_sync=is_sync)
+    except RollbookError:
+        for day, groups in unmarked(context.instance, school, rollbook, days).items():
+            yield from outputs(context, made(school, rollbook, [day], groups))
+        raise
+    yield from outputs(context, made(school, rollbook, done))
 
 
 def _work(

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.landing.manifest import Manifest
 from rollbook.night.rollbook import Rollbook
@@ -38,6 +39,35 @@ def made(
             facts |= {key: metadata for key, metadata in about.items() if key[0] in groups}
         for key, metadata in facts.items():
             yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
+
+
+def unmarked(
+    instance: dg.DagsterInstance, school: School, rollbook: Rollbook, days: Collection[date]
+) -> dict[date, list[str]]:
+    """Return which groups of assets Dagster has not marked with the last landing of each of these days.
+
+    The landed sets are marked once the landing is decided, the others once it counts and readers have it.
+    """
+    keys, shown, groups = ((RAW, "students"), FILE), rollbook.warehouse.shown(), dict[date, list[str]]()
+    raw, file = (_marked(instance, school.key(*key), days) for key in keys)
+    for day in days:
+        decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
+        missing = [RAW] if decided is not None and raw.get(str(day)) != decided.landing else []
+        if counted and (day, counted[-1].landing) in shown and file.get(str(day)) != counted[-1].landing:
+            missing += [TABLE, PUBLISHED]
+        if missing:
+            groups[day] = missing
+    return groups
+
+
+def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, object]:
+    """The landing that an asset was last marked with, by day."""
+    marked: dict[str | None, object] = {}
+    of_days = dg.AssetRecordsFilter(key, asset_partitions=[str(day) for day in days])
+    for record in runs.each(instance.fetch_materializations, of_days):
+        number = record.asset_materialization.metadata.get("landing")
+        marked.setdefault(record.partition_key, number.value if number else None)
+    return marked
 
 
 def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:

@@ -4,24 +4,22 @@ What Dagster has recorded is asked of Dagster itself, so that a restart records 
 the question while nothing has happened.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
-from itertools import chain
 
 import dagster as dg
 
 from rollbook.assembly import assemble
 from rollbook.defs import checks, runs
-from rollbook.defs.facts import FILE, PUBLISHED, RAW, TABLE, made
+from rollbook.defs.facts import FILE, made, unmarked
 from rollbook.defs.partitions import BACKFILL_TAGS, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
 from rollbook.defs.school import School
 from rollbook.errors import NothingLandedError, RollbookError
 from rollbook.institutions import Registry
-from rollbook.night.policy import counted
 from rollbook.night.rollbook import Rollbook
-from rollbook.operations.status import freshness, not_synced
+from rollbook.operations.status import freshness
 from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 
 Recorded = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
@@ -58,10 +56,13 @@ def sensors(school: School) -> list[dg.SensorDefinition]:
     )
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         runs.fail_orphaned_runs(context.instance)
+        late = ""
         try:
-            return watched(context, school)
+            says, late = watched(context.instance, school)
         except RollbookError as error:
-            return dg.SensorResult(skip_reason=error.message)
+            says = error.message
+        failed = checks.results(school, {"": {(FILE, checks.IS_FRESH): late}}) if late else ()
+        return dg.SensorResult(skip_reason=says, asset_events=[*failed])
 
     return [record, watch]
 
@@ -76,40 +77,26 @@ def unrecorded(context: dg.SensorEvaluationContext, school: School) -> dg.Sensor
 
         return district.unrecorded(context, school, registry)
     instance, rollbook = context.instance, assemble(school.settings())
-    days = {day: rollbook.raw.manifests(day) for day in rollbook.raw.days()}
+    days = {day: [(m.landing, m.verdict) for m in rollbook.raw.manifests(day)] for day in rollbook.raw.days()}
     notes = {_values(note): note for note in _notes(school, rollbook)}
-    now = sha256(
-        repr(([(m.landing, m.verdict) for m in chain(*days.values())], [*days], [*notes])).encode()
-    ).hexdigest()
+    newest = rollbook.newest()
+    due, late_by = freshness(rollbook, newest, rollbook.warehouse.shown())
+    late = str(due) if newest is not None and late_by is not None else ""
+    state = (days, [*notes], rollbook.warehouse.versions.newest(), late)
+    now = sha256(repr(state).encode()).hexdigest()
     if now == context.cursor:
         return dg.SkipReason("nothing has happened without Dagster")
-    if runs.is_under_way(instance):  # asked after the landings were read, and before what is recorded
+    if runs.is_under_way(instance):  # asked after the landings were read, and before what is marked
         return dg.SkipReason("a run is under way, and records its own days")
-    raw, file = school.key(RAW, "students"), school.key(*FILE)
-    known = {_values(record.asset_observation) for record in runs.each(instance.fetch_observations, file)}
+    known = {_values(record.asset_observation) for record in runs.each(instance.fetch_observations, school.key(*FILE))}
     events: list[Recorded] = [note for values, note in notes.items() if values not in known]
-    marked = {key: _landings(instance, key) for key in (raw, file)}
-    groups_of: dict[date, Sequence[str]] = {}
-    for day, manifests in days.items():
-        decided, counting = [m.landing for m in manifests if m.verdict is not None], counted(manifests)
-        groups = [RAW] if decided and marked[raw].get(str(day)) != decided[-1] else []
-        groups += [TABLE, PUBLISHED] if counting and marked[file].get(str(day)) != counting[-1].landing else []
-        groups_of |= {day: groups} if groups else {}
-    for day in [*groups_of][:MAX_DAYS]:
-        events += made(school, rollbook, [day], groups_of[day])
-    if events:
+    missing = unmarked(instance, school, rollbook, days.keys())
+    for day in [*missing][:MAX_DAYS]:
+        events += made(school, rollbook, [day], missing[day])
+    if events or late:
         with suppress(NothingLandedError):
             events += checks.results(school, {"": checks.look(rollbook)})
-    return dg.SensorResult(asset_events=events, cursor=now if len(groups_of) <= MAX_DAYS else None)
-
-
-def _landings(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str | None, object]:
-    """The landing that an asset was last marked with, by day."""
-    marked: dict[str | None, object] = {}
-    for record in runs.each(instance.fetch_materializations, key):
-        number = record.asset_materialization.metadata.get("landing")
-        marked.setdefault(record.partition_key, number.value if number else None)
-    return marked
+    return dg.SensorResult(asset_events=events, cursor=now if len(missing) <= MAX_DAYS else None)
 
 
 def _notes(school: School, rollbook: Rollbook) -> Iterator[dg.AssetObservation]:
@@ -130,30 +117,22 @@ def _values(note: dg.AssetObservation) -> str:
 # --- what no process can tell -----------------------------------------------------------------------------------------
 
 
-def watched(context: dg.SensorEvaluationContext, school: School) -> dg.SensorResult:
-    """Report the nights that are late and the syncs that were killed. Starts no run. Raises RollbookError."""
+def watched(instance: dg.DagsterInstance, school: School) -> tuple[str, str]:
+    """Report the nights that are late and the syncs that were killed; returns a sentence, and what else is late.
+
+    A single school's check of lateness is `record`'s. Starts no run. Raises RollbookError.
+    """
     if (registry := school.registry()) is not None:
         late = ", ".join(watch_institutions(registry))
-        return _watched(school, f"newly late: {late}" if late else "no institution is newly late", late)
+        return f"newly late: {late}" if late else "no institution is newly late", late
     rollbook = assemble(school.settings())
     alerts, newest = rollbook.listener(Alerts), rollbook.newest()
-    due, late_by = freshness(rollbook, newest, rollbook.warehouse.shown())
-    late = ""
-    if newest is not None and late_by is not None and context.cursor != str(due):
-        late = not_synced(due)
-        context.update_cursor(str(due))
     if not alerts.channels:
-        return _watched(school, "ROLLBOOK_NOTIFY is not set: no alerts are sent", late)
-    report_killed(context.instance, alerts)
+        return "ROLLBOOK_NOTIFY is not set: no alerts are sent", ""
+    report_killed(instance, alerts)
     alerts.report_late(lambda since: newest is not None and (newest.judged_at or newest.finished_at) >= since)
     deliver({"": alerts})
-    return _watched(school, "it was checked whether the last night is late", late)
-
-
-def _watched(school: School, says: str, late: str = "") -> dg.SensorResult:
-    """The result of a tick. For a newly late night also a failed check: a backfill made the asset look fresh, maybe."""
-    failed = checks.results(school, {"": {(FILE, checks.IS_FRESH): late}}) if late else ()
-    return dg.SensorResult(skip_reason=says, asset_events=[*failed])
+    return "it was checked whether the last night is late", ""
 
 
 def report_killed(instance: dg.DagsterInstance, alerts: Alerts) -> None:
