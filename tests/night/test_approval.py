@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from rollbook.cli import app
-from rollbook.errors import ArgumentError
+from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
+from rollbook.night import sync
 from rollbook.operations import approvals
 from tests.support.nights import Expected, House, approve_held, folder, night
 from tests.support.processes.commands import dagster_home
@@ -42,6 +43,17 @@ def test_approval_is_for_that_run_only(house: House) -> None:
     expected.night(2, students(30), house.service.classes)
     is_held(house, 3, students(15))
     assert house.tables() == expected.tables()
+
+
+def test_the_process_that_held_a_landing_may_approve_it(house: House) -> None:
+    """The rows that its sync staged are gone by then."""
+    expected = first_night(house, students(60))
+    rollbook = house.at(2).rollbook()
+    house.service.students = students(30)
+    with pytest.raises(HeldError):
+        sync(rollbook)
+    approve_held(rollbook)
+    assert house.tables() == expected.night(2, students(30), house.service.classes).tables()
 
 
 def test_a_later_good_sync_supersedes_what_was_held(house: House, held: Expected) -> None:

@@ -176,7 +176,7 @@ def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, 
         opened = partial(listen, heard)
         page.on("websocket", opened)
         page.goto(f"{url}/asset-groups/")
-        for stage in ("land", "snapshot", "history", "publish"):
+        for stage in ("land", "tables", "publish"):
             expect(page.get_by_text(stage, exact=True).first).to_be_visible()
         page.goto(f"{url}/runs/{ui.run}")
         expect(page.get_by_text("gave no usable answer").first).to_be_visible()
