@@ -41,24 +41,21 @@ def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) 
     )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_an_unexpected_failure_names_its_kind_and_its_log(
-    environment: dict[str, str],
+@pytest.mark.parametrize(
+    ("broken", "typed", "says"),
+    [
+        pytest.param(IN_A_STAGE, "sync", r"ValueError in rollbook/night/__init__\.py", marks=pytest.mark.slow),
+        (IN_A_COMMAND, "sql SELECT", r"KeyError in rollbook/export/query\.py"),
+    ],
+)
+def test_an_unexpected_error_is_told_by_its_kind_and_place(
+    environment: dict[str, str], broken: str, typed: str, says: str
 ) -> None:
-    done = run(environment, IN_A_STAGE, "sync")
+    done = run(environment, broken, *typed.split())
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(
-        r"Error: It ended with an unexpected error \(ValueError\)\. Its log is in the UI \(run [0-9a-f-]{36}\)",
-        done.stderr.strip(),
-    )
-
-
-def test_an_unexpected_error_is_told_by_its_kind_and_place(environment: dict[str, str]) -> None:
-    done = run(environment, IN_A_COMMAND, "sql", "SELECT 1")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(
-        r"Error: It ended with an unexpected error \(KeyError in rollbook/export/query\.py, line \d+\)\. Run it again with"
-        r" ROLLBOOK_DEBUG=1 to see the traceback. It may quote pupils' records: read it before you share it\n",
+        rf"Error: It ended with an unexpected error \({says}, line \d+\)\. Run it again with ROLLBOOK_DEBUG=1 to see the"
+        r" traceback. It may quote pupils' records: read it before you share it\n",
         done.stderr,
     )
 
