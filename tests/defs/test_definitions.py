@@ -63,6 +63,9 @@ def test_a_school_has_landed_days_a_night_freshness_and_described_options(tmp_pa
     }
     assert {n: f.default_value for n, f in options.items()} == defaults
     assert all(len(f.description) > 60 for f in options.values())
+    # The guard refuses a launch that names resources: the launchpad must not offer any as its default.
+    offered = schema.fields["resources"].config_type.fields["rollbook"].config_type.fields
+    assert {name: field.config_type.fields for name, field in offered.items()} == {"config": {}}
 
 
 def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -191,3 +192,9 @@ def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, 
     )
     assert launched == "LaunchRunSuccess"
     assert len(ui.runs()) == 2
+    # And what the launchpad offers by itself is accepted.
+    page.get_by_placeholder("Partition").first.click()
+    page.get_by_text(f"{datetime.now(UTC):%Y-%m-%d}").first.click()
+    page.get_by_role("button", name="Launch Run").click()
+    page.wait_for_url("**/runs/*")
+    assert len(ui.runs()) == 3
