@@ -68,7 +68,7 @@ def sandbox(installed: Path, folder: Path) -> Iterator[Mapping[str, str]]:
 
 def test_it_plays_the_demo_and_writes_the_dictionary(installed: Path, tmp_path: Path) -> None:
     rollbook = str(installed / "rollbook")
-    assert "2 nights, each a run of the job" in run([rollbook, "demo", "--students", "60", "--days", "2"], tmp_path)
+    assert "2 nights, the last in Dagster" in run([rollbook, "demo", "--students", "60", "--days", "2"], tmp_path)
     assert rows(tmp_path / "warehouse" / "demo" / "rollbook.duckdb", "SELECT COUNT(*) > 50 FROM students") == [(True,)]
     run([rollbook, "docs"], tmp_path)
     assert "| `student_id` |" in (tmp_path / "warehouse" / "README.md").read_text()

@@ -27,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,7 +50,7 @@ from rollbook.cli.app import (
     table,
     warehouse_path,
 )
-from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError, SettingError
+from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
 from rollbook.settings import DEMO, PREFIX, ROOT
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
@@ -147,20 +148,22 @@ def _create_dagster_tables() -> None:
 
 @contextmanager
 def _code_server(workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Serve the code, and write into the file `workspace` where. Raises SettingError.
+    """Serve the code, and write into the file `workspace` where.
 
     The UI and the daemon ask one server, so that both have the same days when the server loads the code again. It
-    listens on a socket beside the file, which only this account can open.
+    listens on a socket that only this account can open: beside the file or, where that path is too long for a socket,
+    in a private folder of its own.
     """
-    socket_file = workspace.with_name("code.sock")
-    if len(os.fsencode(socket_file)) > MAX_SOCKET:
-        raise SettingError(f"DAGSTER_HOME={socket_file.parent} is too long for a socket: set it to a shorter path")
-    socket_file.unlink(missing_ok=True)
-    server = {"socket": str(socket_file), "location_name": "rollbook"}
-    files.write(workspace, json.dumps({"load_from": [{"grpc_server": server}]}).encode())
-    of_code = ("-m", "rollbook.definitions", "-a", "defs", "--location-name", "rollbook", "--log-level", "warning")
-    command = [sys.executable, "-m", "dagster", "code-server", "start", "-s", str(socket_file), *of_code]
-    with child_process(command) as child:
+    with ExitStack() as stack:
+        socket_file = workspace.with_name("code.sock")
+        if len(os.fsencode(socket_file)) > MAX_SOCKET:
+            socket_file = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")), socket_file.name)
+        socket_file.unlink(missing_ok=True)
+        server = {"socket": str(socket_file), "location_name": "rollbook"}
+        files.write(workspace, json.dumps({"load_from": [{"grpc_server": server}]}).encode())
+        of_code = ("-m", "rollbook.definitions", "-a", "defs", "--location-name", "rollbook", "--log-level", "warning")
+        command = [sys.executable, "-m", "dagster", "code-server", "start", "-s", str(socket_file), *of_code]
+        child = stack.enter_context(child_process(command))
         while child.poll() is None and not socket_file.exists():
             time.sleep(0.1)
         yield child
