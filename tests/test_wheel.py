@@ -89,7 +89,7 @@ def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: 
             assert shown["workspaceOrError"]["locationEntries"] == [
                 {"name": "rollbook", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
             ]
-            assert [run["status"] for run in served.runs()] == ["SUCCESS"]
+            assert served.runs() == [], "the command runs without Dagster"
         assert "rollbook.defs.launches" in (home / "dagster.yaml").read_text()
 
 
