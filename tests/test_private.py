@@ -55,7 +55,7 @@ def shown(*roots: Path) -> dict[str, str]:
 def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     house: House, tmp_path: Path, mode: str, open_to_others: dict[str, str]
 ) -> None:
-    """Under the most generous umask, and with a DAGSTER_HOME that was open to all, its old databases included."""
+    """Under the most generous umask, and with a DAGSTER_HOME that was open to all."""
     home = dagster_home(tmp_path / "home")
     (home / "dagster.yaml").chmod(0o644)
     home.chmod(0o777)
@@ -67,7 +67,6 @@ def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert [p.name for p in home.rglob("*") if p.name.endswith(".db")] != []
     assert shown(home) == {"home/dagster.yaml": "644"}  # which the test wrote, and nobody else can reach
     lake = {"750", "640"} if mode == "640" else set()
     opened = shown(house.warehouse)
