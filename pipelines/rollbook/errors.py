@@ -117,11 +117,7 @@ class ContractChangedError(RollbookError):
 
 
 class NothingLandedError(RollbookError):
-    """Nothing was landed on the requested days, and the service keeps no history. `days` are those days."""
-
-    def __init__(self, message: str, days: Sequence[object] = ()) -> None:
-        super().__init__(message)
-        self.days = tuple(days)
+    """Nothing was landed on the requested days, and the service keeps no history."""
 
 
 class BusyError(RollbookError):

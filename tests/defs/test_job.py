@@ -219,7 +219,7 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
 
 
 def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job: Job) -> None:
-    """A day that was missed is no partition; today, on which nothing was landed yet, is passed over."""
+    """A day that was missed is left out; today, on which nothing was landed yet, is passed over."""
     for number in (1, 3):
         house.service.students[0] = student(1, name=f"Pupil of night {number}")
         house.service.students[1] = student(2, **({"name": None} if number == 3 else {"nickname": "of no concern"}))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rollbook.source.pagination import Progress as Show
 
 PACKAGE = Path(__file__).resolve().parent.parent
-# Dagster's configuration, which a Dagster home without one gets, and the code location.
+# Dagster's configuration, which a Dagster home without one gets.
 CONFIGURATION = PACKAGE / "defs" / "dagster.yaml"
 # How serious a finding is, as the terminal shows it.
 LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from shlex import quote
@@ -350,13 +350,14 @@ def play_day(rollbook: Rollbook, day: date, *, in_dagster: bool = False) -> None
         job = ("-m", "rollbook.definitions", "--select", "*", "--partition", str(day))
         command = [sys.executable, "-m", "dagster", "asset", "materialize", *job]
         subprocess.run(command, cwd=os.environ["DAGSTER_HOME"], capture_output=True, check=False)  # noqa: S603 - our own
-    if not rollbook.landings.counted(day):
-        try:
+    else:
+        with suppress(HeldError):
             sync(rollbook, day)
-        except HeldError as error:
-            held = [manifest.hold_digest for manifest in approvals.to_approve(rollbook, day)]
-            approvals.approve(rollbook, held, reason="the summer of a made-up school")
-            err.print(f"{escape(error.message)} Approved.")
+    if (held := rollbook.landings.held(day)) is not None:
+        approvals.approve(rollbook, [held.hold_digest], reason="the summer of a made-up school")
+        err.print(f"Held: {escape(held.reason)}. Approved.")
+    if not rollbook.landings.counted(day):
+        raise RollbookError(f"Dagster could not sync {day}: `{command_name()} serve --demo` shows the run's log")
     err.print(f"synced {day}")
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
-from rollbook.defs.facts import FILE, made, unmarked
+from rollbook.defs.facts import FILE, RAW, TABLE, made, unmarked
 from rollbook.defs.launches import RunCoordinator
 from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
@@ -52,7 +52,7 @@ class Options(dg.Config):
     only: list[Part] = Field(
         default=[],
         description="With approve: merge only these parts of what was held, and keep the rest held. Of "
-        f"{', '.join(PARTS)}: who is no longer listed, and what the listed records state.",
+        f"{', '.join(PARTS)}: who has left the list, and what the listed records state.",
     )
     reason: str = Field(
         default="", description="With approve: why; kept with the landing, and shown by `rollbook why`. No names."
@@ -78,11 +78,11 @@ def specs(school: School, sources: Mapping[str, SourceSettings]) -> Iterator[dg.
     """Yield the assets. The published file is stale after the longest time between two nights, and their grace."""
     for name in WALKED:
         says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
-        yield dg.AssetSpec(school.key("raw", name), description=says, group_name=school.named("land"))
+        yield dg.AssetSpec(school.key(RAW, name), description=says, group_name=school.named("land"))
     for t in TABLES.values():
         yield dg.AssetSpec(
-            school.key("tables", t.name),
-            deps=[school.key("raw", name) for name in WALKED if name == t.set],
+            school.key(TABLE, t.name),
+            deps=[school.key(RAW, name) for name in WALKED if name == t.set],
             description=f"{t.comment} One typed snapshot a day, the current row, and one row per version.",
             metadata={"dagster/column_schema": _columns(t)},
             kinds={"parquet", "duckdb"},
@@ -92,7 +92,7 @@ def specs(school: School, sources: Mapping[str, SourceSettings]) -> Iterator[dg.
     nights = [due(source.cron) for source in sources.values()]
     yield dg.AssetSpec(
         school.key(*FILE),
-        deps=[school.key("tables", name) for name in TABLES],
+        deps=[school.key(TABLE, name) for name in TABLES],
         description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
         freshness_policy=dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None,
         kinds={"duckdb"},

@@ -44,7 +44,7 @@ def sources(school: School) -> dict[str, SourceSettings]:
 def days(school: School, of: Mapping[str, SourceSettings]) -> dg.DailyPartitionsDefinition:
     """Return the days on which something was landed, and today in the easternmost zone, on which a sync may begin.
 
-    A day without a landing is no partition: the service keeps no history, so nothing could make that day.
+    Days without a landing are left out: the service keeps no history, so nothing could make them.
     """
     zones = {source.timezone for source in of.values()} or {"UTC"}
     easternmost = max(sorted(zones), key=lambda zone: datetime.now(ZoneInfo(zone)).utcoffset() or timedelta())

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -11,18 +11,12 @@ from pydantic import Field
 from rollbook import settings
 from rollbook.institutions import Registry
 from rollbook.settings import Settings
-from rollbook.store.published import PUBLISHED
 
 
 class RollbookResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the value is the resource itself
     """A warehouse. A launch can name another folder, but neither the records service's address nor the key."""
 
-    folder: str = Field(description="The warehouse's folder, or a district's.")
-
-    @property
-    def published_file(self) -> Path:
-        """The file to read: `duckdb.connect(..., read_only=True)`."""
-        return Path(self.folder) / PUBLISHED
+    folder: str = Field(description="The warehouse's folder, with rollbook.duckdb to read; or a district's.")
 
 
 @dataclass(frozen=True)
@@ -49,12 +43,12 @@ class School:
         """The registry of a district; None for a single school. Raises SettingError."""
         return None if self.given else settings.registry()
 
-    def settings(self, folder: str | None = None, *, institution: str | None = None, fetches: bool = False) -> Settings:
+    def settings(self, folder: str | None = None) -> Settings:
         """The settings as they are now, of the warehouse in a folder. Raises SettingError."""
-        own = {**self.given, **({"warehouse": folder} if folder else {})}
+        own: dict[str, Any] = {**self.given, **({"warehouse": folder} if folder else {})}
         if self.key_variable:
             own["api_key"] = os.environ.get(self.key_variable, "")
-        return settings.load(fetches=fetches, institution=institution, **own)
+        return settings.load(fetches=False, **own)
 
     def folder(self) -> str:
         """The warehouse's folder. Raises SettingError."""

@@ -27,7 +27,7 @@ Recorded = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluati
 # Days recorded in one tick: each event takes Dagster some 20 ms.
 MAX_DAYS = 30
 WILL_RETRY_TAG = "dagster/will_retry"
-# Institutions checked per tick for late nights and undelivered messages; the rest follow in the next ticks.
+# Institutions checked per minute for late nights and undelivered messages; the rest follow in the next ticks.
 MAX_CHECKED = 100
 # How long a killed run is looked for after it was marked as failed.
 REPORTED_WITHIN = timedelta(hours=1)
@@ -35,12 +35,12 @@ REPORTED_WITHIN = timedelta(hours=1)
 
 def sensors(school: School) -> list[dg.SensorDefinition]:
     """Return both sensors of a code location."""
-    common = {"minimum_interval_seconds": 30, "default_status": dg.DefaultSensorStatus.RUNNING}
 
     @dg.sensor(
         name=school.named("record"),
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description="Marks days that were landed without Dagster, as by `rollbook sync`; notes discards and erasures.",
-        **common,  # type: ignore[arg-type] # keyword arguments of one kind
     )
     def record(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
@@ -50,9 +50,10 @@ def sensors(school: School) -> list[dg.SensorDefinition]:
 
     @dg.sensor(
         name=school.named("watch"),
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description="Sends an alert for each night that did not come and each sync that was killed, and what could not"
         " be delivered before. Also marks runs as failed whose process was killed, so that they block no later night.",
-        **common,  # type: ignore[arg-type]
     )
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         runs.fail_orphaned_runs(context.instance)
@@ -154,7 +155,7 @@ def report_killed(instance: dg.DagsterInstance, alerts: Alerts) -> None:
 def watch_institutions(registry: Registry) -> list[str]:
     """Report the late nights of institutions and deliver their alerts; returns the newly late institutions.
 
-    At most MAX_CHECKED institutions per tick, in rotation: reading the settings of a thousand takes over a minute.
+    At most MAX_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
     from rollbook.fleet.nights import Fleet  # a single school needs none of it
 

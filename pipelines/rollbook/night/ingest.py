@@ -276,8 +276,7 @@ class BodyWriterProcess:
     def close(self) -> None:
         """End the process."""
         self._waiting.put(None)
-        with suppress(OSError):
-            self._pipe.close()
+        self._pipe.close()
         try:
             self._process.wait(STOP_WITHIN)
         except subprocess.TimeoutExpired:
@@ -289,7 +288,7 @@ class BodyWriterProcess:
         return self._receive()
 
     def _send_waiting(self) -> None:
-        """Send until the end; whoever receives notices a process that is gone."""
+        """Send until the end. Each answer that is awaited tells of a process that is gone."""
         with suppress(OSError):
             while (message := self._waiting.get()) is not None:
                 self._pipe.send(message)
@@ -466,8 +465,8 @@ class StagingWriter:
 
     def abandon(self) -> None:
         """Remove everything written."""
-        self._held.clear()
-        self._open().close()
+        if self._writer is not None:
+            self._writer.close()
         self._session.raw.abandon(self._partial)
 
     def _stamped(self, manifest: Manifest) -> Manifest:

@@ -5,14 +5,13 @@ Days are made again in a lake of their own until what would be removed is confir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from enum import StrEnum
 
 from rollbook.errors import ArgumentError, NotConfirmedError, NothingLandedError
 from rollbook.landing.manifest import Hold, Manifest, TableCounts, Verdict
-from rollbook.night.policy import change_guard, counted, spans
+from rollbook.night.policy import change_guard, counted
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, merge_into, publish
 from rollbook.night.writing import decide, recover, writer
@@ -32,50 +31,25 @@ def always(hold: Hold) -> bool:  # noqa: ARG001 - the signature of Confirm
     return True
 
 
-class Skip(StrEnum):
-    """Reasons for skipping a day in a backfill, short enough for a list."""
-
-    EXPIRED = "expired"
-    HELD = "held"
-    FAILED = "its syncs failed"
-    NEVER = "nothing was landed"
-
-
 # Reasons why a day cannot be rebuilt, and what to do.
-_SAID = {
-    Skip.EXPIRED: "what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said",
-    Skip.HELD: "what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it",
-    Skip.FAILED: "nothing that counts was landed on {day} (its syncs failed), and the service keeps no history",
-    Skip.NEVER: "nothing was landed on {day}, and the service keeps no history",
-}
+_EXPIRED = "what was landed on {day} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
+_HELD = "what was landed on {day} is held; `rollbook sync --date {day} --approve` merges it"
+_FAILED = "nothing that counts was landed on {day} (its syncs failed), and the service keeps no history"
+_NEVER = "nothing was landed on {day}, and the service keeps no history"
 
 
-def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> Skip:
-    """The reason why a day without a landing that counts cannot be rebuilt."""
-    if not manifests and day in expired:
-        return Skip.EXPIRED
-    if any(m.verdict is Verdict.HELD for m in manifests):
-        return Skip.HELD
-    return Skip.FAILED if manifests else Skip.NEVER
-
-
-def skipped_days(days: Mapping[date, Skip], number: int) -> str:
-    """One line: how many of a `number` of days are skipped, which, and why."""
-    reasons = [
-        f"{spans([day for day, why in days.items() if why is reason])} ({reason})"
-        for reason in dict.fromkeys(days.values())
-    ]
-    return f"{len(days)} of {number} {'day' if number == 1 else 'days'}" + (
-        f": {'; '.join(reasons)}" if reasons else ""
-    )
+def why_skipped(day: date, manifests: Sequence[Manifest], expired: Container[date] = ()) -> str:
+    """The reason why a day without a landing that counts cannot be rebuilt, and what to do."""
+    if not manifests:
+        return (_EXPIRED if day in expired else _NEVER).format(day=day)
+    return (_HELD if any(m.verdict is Verdict.HELD for m in manifests) else _FAILED).format(day=day)
 
 
 @dataclass
 class Backfilled:
-    """The result for each day of a backfill: rebuilt, or the reason for skipping, in a word and in a sentence."""
+    """The result for each day of a backfill: rebuilt, or the reason for skipping."""
 
     rebuilt: dict[date, DayRecord] = field(default_factory=dict)
-    why: dict[date, Skip] = field(default_factory=dict)
     skipped: dict[date, str] = field(default_factory=dict)
     held: dict[date, list[int]] = field(default_factory=dict)
     counts: tuple[TableCounts, ...] = ()
@@ -87,8 +61,7 @@ class Backfilled:
         if held:
             self.held[day] = held
         if not landings:
-            self.why[day] = why_skipped(day, manifests, expired)
-            self.skipped[day] = _SAID[self.why[day]].format(day=day)
+            self.skipped[day] = why_skipped(day, manifests, expired)
         return landings
 
 
@@ -115,7 +88,7 @@ def backfill_days(
     with writer(rollbook):
         done, staged = resnapshot(rollbook, days)
         if not done.rebuilt:
-            raise NothingLandedError(". ".join(done.skipped.values()), list(done.skipped))
+            raise NothingLandedError(". ".join(done.skipped.values()))
         merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
         confirm_loss(rollbook, confirm)
         staged.move_in()
@@ -198,13 +171,3 @@ def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:
             " with --yes (in the UI: with `confirm: true` in the launchpad)",
             hold,
         )
-
-
-def backfilled(rollbook: Rollbook, days: Iterable[date], lake: Mapping[date, DayRecord]) -> Backfilled:
-    """The result of a backfill of these days: the new snapshots, and the skipped days with the reason."""
-    done = Backfilled()
-    for day in days:
-        done.add_day(day, rollbook.raw.manifests(day), rollbook.raw.expired())
-        if day not in done.skipped and day in lake:
-            done.rebuilt[day] = lake[day]
-    return done

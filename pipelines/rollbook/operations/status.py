@@ -40,7 +40,7 @@ GROWTH, MIN_GROWTH = 0.5, 40_000
 MIN_FILE = 32 * machine.MB
 # Room for DuckDB to spill to disk, and a safety margin.
 MARGIN = 64 * machine.MB
-# One run in Dagster's records: 23 assets and 13 checks, in the run's own file and again in the index.
+# One run in Dagster's records: twelve assets and nine checks, in the run's own file and again in the index.
 RUN_BYTES = 1_000_000
 
 

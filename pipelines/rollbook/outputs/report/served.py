@@ -1,6 +1,6 @@
 """The morning pages over HTTP: of a single school, of each institution, and the page about all of them.
 
-They are served on the UI's origin, without names: the UI has no login, and not every system says whose a connection is.
+They are served beside Dagster's UI, without names.
 """
 
 from __future__ import annotations
