@@ -255,7 +255,9 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
     Imports the stages only here, to keep `rollbook --help` fast.
     """
     from rollbook.assembly import assemble
+    from rollbook.flatten import rows
 
+    rows.load(pandas=False)
     if demo:
         choose_warehouse()
     return assemble(load(fetches=fetches, **overrides))

@@ -32,6 +32,7 @@ from rollbook.errors import (
     RollbookError,
     unexpected_error,
 )
+from rollbook.flatten import rows
 from rollbook.landing.manifest import Manifest
 from rollbook.night import finish, past
 from rollbook.night.past import always, within_hold
@@ -177,6 +178,7 @@ def main(descriptor: int) -> None:
         _OOM_SCORE.write_text("500")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     files.keep_private(None)
+    rows.load(pandas=False)
     run = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     Thread(target=_receive, args=(run, tasks), daemon=True).start()

@@ -324,7 +324,7 @@ class BodyWriterProcess:
 def main() -> None:
     """Take bodies until the pipe closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    load()
+    load(pandas=False)
     gc.disable()  # the millions of values never form cycles
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
         try:
