@@ -124,7 +124,7 @@ class _NoPandas(MetaPathFinder):
     """While pyarrow looks for pandas, there is none."""
 
     @staticmethod
-    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
+    def find_spec(fullname: str, *_: object) -> None:
         if fullname == "pandas":
             raise ModuleNotFoundError(name=fullname)
 
