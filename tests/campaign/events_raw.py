@@ -39,7 +39,9 @@ def hurt(c: Campaign, kind: str) -> None:
     c.note(f"{path.relative_to(c.warehouse)} {how}")
     HOW[how](path, c.random)
     hurt_digest = damage.digest(path)
-    if c.sync_in_trouble(path.name, path.parts[-3].removeprefix("snapshot_date=")):
+    # The name of the file, and its day; without the list of expired days, these days are lost.
+    day = path.relative_to(c.warehouse).parts[1].removeprefix("snapshot_date=")
+    if c.sync_in_trouble(path.name, "raw/ lacks" if kind == KINDS["the list of expired days"] else day):
         c.look_at_published("green, and not what counts:")
     if path.parent.is_dir() and damage.digest(path) == hurt_digest:  # else the day has expired, or is made again
         damage.remove(path)

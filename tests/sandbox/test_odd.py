@@ -12,7 +12,7 @@ from rollbook.operations.doctor import examine
 from rollbook.sandbox import Sandbox
 from tests.support.nights import folder, tables_in
 from tests.support.reading import rows
-from tests.support.warehouses.fortnight import FIRST, KEY, rollbook
+from tests.support.warehouses.days import FIRST, KEY, rollbook
 
 SEEN = (
     *("a number in quotes", "a timestamp for a date", "an entry twice", "0000-00-00 for no date"),

@@ -27,7 +27,7 @@ from rollbook.tables import TABLES, Table
 from tests.landing.landings import add, begin, manifest
 from tests.support.models import model
 from tests.support.tiers import daily
-from tests.support.warehouses.fortnight import rollbook
+from tests.support.warehouses.days import rollbook
 
 FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")
@@ -266,7 +266,7 @@ def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(n
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=stories, rng=st.randoms(use_true_random=False))
 def test_history_agrees_with_the_model_in_any_order(story: Story, rng: random.Random) -> None:
     """Landings of a week, arriving in random order with replays and corrections, equal the plain model."""

@@ -20,7 +20,7 @@ from rollbook.operations.discard import discard
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.processes.servers import Served, serving, until
-from tests.support.warehouses.fortnight import DAYS, FIRST, HELD, copy, export, landed, rollbook
+from tests.support.warehouses.days import DAYS, FIRST, HELD, copy, export, landed, rollbook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -21,7 +21,7 @@ from rollbook.sandbox import Sandbox
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
-from tests.support.warehouses.fortnight import FIRST, KEY, copy, export, lake, rollbook
+from tests.support.warehouses.days import FIRST, KEY, copy, export, lake, rollbook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ MAX_STEPS = 80
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(300, day=FIRST, api_key=KEY) as sandbox:
+    with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
         yield sandbox
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from rollbook.night import past, sync
 from rollbook.tables import TABLES
-from tests.support.warehouses.fortnight import rollbook
+from tests.support.warehouses.days import rollbook
 
 STEPS = ("replace", "rename", "link")
 

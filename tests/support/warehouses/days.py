@@ -1,4 +1,4 @@
-"""A fortnight of the sandbox, landed once, and warehouses made of copies of `raw/`.
+"""Eight days of the sandbox, landed once, and warehouses made of copies of `raw/`.
 
 A test that wants another order, a lost day or a damaged file works on a copy, so that two warehouses differ only in
 what was done.
@@ -30,9 +30,10 @@ from tests.support.wire import faults
 from tests.support.wire.service import Sandbox
 
 FIRST = date(2026, 9, 14)
-DAYS = tuple(FIRST + timedelta(days=n) for n in range(14))
+DAYS = tuple(FIRST + timedelta(days=n) for n in range(8))
 LAST = DAYS[-1]
-TWICE, HELD, UNPROVEN = DAYS[2], DAYS[4], DAYS[9]
+TWICE, HELD, UNPROVEN = DAYS[2], DAYS[4], DAYS[6]
+STUDENTS = 250  # three pages of a list
 KEY = "sandbox-key"
 
 DATA = ("main", "history", "spans", "ops")
@@ -46,7 +47,7 @@ def noon(day: date) -> datetime:
 def rollbook(
     warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
 ) -> Rollbook:
-    """A warehouse to work on, on the last day of the fortnight; nobody listens at the address, unless given."""
+    """A warehouse to work on, on the last of the days; nobody listens at the address, unless given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))
     return assemble(settings, clock=lambda: noon(today), progress=progress)
@@ -60,7 +61,7 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     held second landing, with the records of the day before; one day an unproven second landing, with some records of
     the day after.
     """
-    with folder() as warehouse, Sandbox(day=FIRST, api_key=KEY) as sandbox:
+    with folder() as warehouse, Sandbox(STUDENTS, day=FIRST, api_key=KEY) as sandbox:
         for day in days:
             sandbox.day = day
             sync(rollbook(warehouse, sandbox.url), day)
@@ -102,13 +103,6 @@ def copy(source: Path, target: Path, days: Iterable[date] | None = None) -> Path
         part = Path("raw", f"snapshot_date={day}")
         shutil.copytree(source / part, target / part)
     return target
-
-
-@contextmanager
-def copied(source: Path, days: Iterable[date] | None = None) -> Iterator[Path]:
-    """Such a copy, for as long as the block lasts."""
-    with folder() as root:
-        yield copy(source, root, days)
 
 
 def export(published: Path, schemas: Iterable[str] = DATA) -> dict[str, str]:
