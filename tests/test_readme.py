@@ -54,11 +54,14 @@ def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_python_runs_and_gives_rows(published: Path) -> None:
+def test_its_python_runs_and_gives_rows(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = blocks("python")
     frames: dict[str, pd.DataFrame] = {}
-    exec(block.replace("warehouse/rollbook.duckdb", str(published)), frames)  # noqa: S102 - the README's own lines
+    (tmp_path / "demo").symlink_to(published.parent)
+    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(tmp_path))
+    exec(block, frames)  # noqa: S102 - the README's own lines
     assert not frames["watch"].empty
+    assert not frames["moved"].empty
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,9 @@ def test_it_plays_the_demo_and_writes_the_dictionary(installed: Path, tmp_path: 
     rollbook = str(installed / "rollbook")
     assert "2 nights, the last in Dagster" in run([rollbook, "demo", "--students", "60", "--days", "2"], tmp_path)
     assert rows(tmp_path / "warehouse" / "demo" / "rollbook.duckdb", "SELECT COUNT(*) > 50 FROM students") == [(True,)]
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
+    shown = run([str(installed / "python"), "-c", f"{code}\nprint(type(watch), len(moved) > 0)"], tmp_path)
+    assert shown == "<class 'pandas.DataFrame'> True\n"
     run([rollbook, "docs"], tmp_path)
     assert "| `student_id` |" in (tmp_path / "warehouse" / "README.md").read_text()
     code = "import sys, rollbook; print(rollbook.__version__, 'dagster' in sys.modules, rollbook.RollbookComponent)"

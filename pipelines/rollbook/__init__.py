@@ -1,7 +1,8 @@
 """Rollbook: nightly student and class records in DuckDB, with every change kept.
 
 README.md in the folder above says what each folder does, and the import contracts in pyproject.toml say which may
-import which. Importing this package is cheap: the component, which needs Dagster, is loaded when it is asked for.
+import which. Importing this package is cheap: `open` (a school's records in a notebook) and the
+component, which needs Dagster, are loaded when they are asked for.
 """
 
 from importlib import import_module
@@ -14,7 +15,11 @@ except PackageNotFoundError:  # run from a copy of the folder that was never ins
     __version__ = "0+unknown"
 
 
+# What is imported once it is asked for, and from where.
+_PUBLIC = {"open": "rollbook.book", "RollbookComponent": "rollbook.defs.component"}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "RollbookComponent":
-        return import_module("rollbook.defs.component").RollbookComponent
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -27,7 +27,8 @@ QUERY = re.compile(r"\"((?:SELECT [^\"]+? )?FROM [^\"]+)\"")
 def run(tool: str, school: School) -> dict[str, Any]:
     """The names after a tool's Python has run."""
     names: dict[str, Any] = {}
-    exec(block(tool, "python").replace(FILE, str(school.published)), names)  # noqa: S102 - the page's own lines
+    code = block(tool, "python").replace(FILE, str(school.published)).replace(FOLDER, str(school.warehouse))
+    exec(code, names)  # noqa: S102 - the page's own lines
     return names
 
 
@@ -54,10 +55,11 @@ def test_pandas_gets_todays_rows_and_those_of_a_day(fortnight: School) -> None:
     assert sorted(output["then"].student_id) == sorted(r[0] for r in then)
 
 
-def test_a_notebook_asks_again_and_again(fortnight: School) -> None:
-    ask = run("Jupyter and marimo", fortnight)["ask"]
-    assert ask("SELECT COUNT(*) AS n FROM students").n[0] == fortnight.rows("SELECT COUNT(*) FROM students")[0][0]
-    assert len(ask("FROM progress_daily")) == 14
+def test_a_notebook_gets_frames(fortnight: School) -> None:
+    shown = run("Jupyter and marimo", fortnight)
+    assert len(shown["daily"]) == 14
+    assert len(shown["roster"]) == fortnight.rows("SELECT COUNT(*) FROM roster")[0][0]
+    assert set(shown["moves"].student_id) == {shown["watch"].student_id[0]}
 
 
 def test_tableaus_first_statements_attach_the_file_read_only_and_its_macros_answer(fortnight: School) -> None:
