@@ -26,6 +26,7 @@ from rollbook.night import sync
 from rollbook.sandbox.institution import is_holiday
 from rollbook.settings import load
 from rollbook.views import catalog
+from tests.bench.beside import beside
 from tests.bench.meter import Run, machine, run
 from tests.bench.service import KEY
 from tests.support.processes.commands import COMMAND, dagster_home, program
@@ -149,10 +150,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--students", type=int, default=100_000)
     parser.add_argument("--small", action="store_true", help="what every night of a small school costs, and no more")
+    parser.add_argument("--beside", action="store_true", help="other tools on the same service, and no more")
     chosen = parser.parse_args()
     out = Console(width=120)
     last = datetime.now(UTC).date()
     with tempfile.TemporaryDirectory() as warehouse:
+        if chosen.beside:
+            thursday, friday, *_ = school_week(last).values()
+            out.print(beside(chosen.students, (thursday, friday), Path(warehouse)))
+            out.print(machine(), highlight=False)
+            return
         out.print(small(last, Path(warehouse, "small")))
         if chosen.small:
             return
