@@ -245,6 +245,6 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
 def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tuple[Path, Heard]) -> None:
     _, heard = lived
     folders = {above for path in heard.modes for above in path.parents}
-    assert {str(p): oct(m) for p, m in heard.modes.items() if m not in (0o600, 0o700)} == {}
-    assert {str(p) for p, m in heard.modes.items() if m == 0o600} & set(map(str, folders)) == set()
+    assert {str(p): oct(m) for p, m in heard.modes.items() if m not in (0o400, 0o600, 0o700)} == {}
+    assert {str(p) for p, m in heard.modes.items() if m in (0o400, 0o600)} & set(map(str, folders)) == set()
     assert len([p for p in heard.modes if p.suffix == ".parquet"]) > 100

@@ -13,6 +13,7 @@ from rollbook.errors import CheckError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
 from tests.support.nights import House, new_house, night
+from tests.support.reading import writable
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
 
@@ -63,7 +64,7 @@ def house(lived: House, tmp_path: Path) -> House:
 
 def spoil(house: House, statement: str) -> None:
     """Change the published file behind Rollbook's back."""
-    with duckdb.connect(str(house.published)) as con:
+    with duckdb.connect(writable(house.published)) as con:
         con.execute(statement)
 
 

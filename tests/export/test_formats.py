@@ -23,6 +23,7 @@ from rollbook.export import query as module
 from rollbook.export.query import export
 from rollbook.settings import ROOT
 from rollbook.store.database import literal
+from tests.support.reading import writable
 from tests.support.warehouses.school import School
 
 NASTY = [
@@ -78,7 +79,7 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
 def nasty(fortnight: School, tmp_path: Path) -> School:
     """A file in which students call themselves formulas."""
     school = fortnight.copy(tmp_path / "w")
-    with duckdb.connect(str(school.published)) as con:
+    with duckdb.connect(writable(school.published)) as con:
         ids = [r[0] for r in con.execute("SELECT student_id FROM students ORDER BY 1 LIMIT ?", [len(NASTY)]).fetchall()]
         for student, name in zip(ids, NASTY, strict=True):
             con.execute("UPDATE students SET name = ? WHERE student_id = ?", [name, student])

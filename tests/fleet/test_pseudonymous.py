@@ -78,7 +78,7 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
     assert not set(codes(district, ASH).values()) & set(codes(district, BIRCH).values())
 
     # Others may read it, and nothing else of the fleet.
-    assert stat.S_IMODE(file_of(district).stat().st_mode) == 0o644
+    assert stat.S_IMODE(file_of(district).stat().st_mode) == 0o444
     assert reached(district.warehouse) == {"fleet-pseudonymous.duckdb", "pseudonymous"}
 
     # An erased student is gone from both at once, and stays away.
@@ -217,7 +217,7 @@ def test_an_institution_without_a_file_is_left_out_of_the_build(
 
 @pytest.mark.slow
 def test_its_mode_is_what_all_of_them_let(district: District) -> None:
-    for modes, expected in ((("644", "640"), 0o640), (("600", "644"), 0o600), (("644", "644"), 0o644)):
+    for modes, expected in ((("644", "640"), 0o440), (("600", "644"), 0o400), (("644", "644"), 0o444)):
         given = zip((ASH, BIRCH), modes, strict=True)
         district.write({n: {"pseudonymous": "true", "pseudonymous_mode": f'"{m}"'} for n, m in given})
         for name in (ASH, BIRCH):
@@ -226,7 +226,7 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
         assert stat.S_IMODE(file_of(district).stat().st_mode) == expected
         every = {stat.S_IMODE(p.stat().st_mode) for p in (district.warehouse / "pseudonymous").iterdir()}
         assert every == {expected}, "the version before, too"
-        assert bool(reached(district.warehouse)) == (expected == 0o644)
+        assert bool(reached(district.warehouse)) == (expected == 0o444)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from rollbook.night.listeners import Listener
 from rollbook.night.stages import land, merge, snapshot
 from rollbook.night.writing import writer
 from tests.support.nights import House
+from tests.support.reading import writable
 from tests.support.records import students
 
 
@@ -71,6 +72,6 @@ def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
     rollbook.listeners = (broken,)
     with pytest.raises(RollbookError), writer(rollbook):
         snapshot(rollbook, land(rollbook))
-        rollbook.warehouse.published_file.resolve().write_bytes(b"somebody's")
+        writable(rollbook.warehouse.published_file).write_bytes(b"somebody's")
         merge(rollbook)
     assert [call.split()[0] for call in broken.told] == ["began", "failed", "ended"]

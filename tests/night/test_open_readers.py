@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from rollbook.operations.restore import restore
 from rollbook.store.lake import LAKE
 from tests.support.nights import House, new_house
+from tests.support.processes.accounts import NOBODY
 from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
@@ -54,6 +57,26 @@ def test_an_open_process_sees_the_newer_night_on_its_next_connection(house: Hous
     assert connects(reader) == [5, 7, 5]
     house.night(3, students(8))
     assert connects(reader) == [5, 7, 5, 8]
+
+
+def test_who_forgets_read_only_is_refused_and_locks_nobody_out(house: House) -> None:
+    """Also its owner: nobody may write to a version."""
+    if os.geteuid() != 0:
+        pytest.skip("the superuser alone can be another account: run this test as root")
+    begin(house)
+    version = house.published.resolve()
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:  # others must reach it
+        mine = Path(shutil.copy(version, shared))
+        os.chown(mine, NOBODY, NOBODY)
+        Path(shared).chmod(0o755)
+        os.seteuid(NOBODY)
+        try:
+            with pytest.raises(duckdb.IOException, match="Permission denied"):
+                duckdb.connect(mine)
+            with duckdb.connect(mine, read_only=True) as con:
+                assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(5,)]
+        finally:
+            os.seteuid(0)
 
 
 def test_a_published_file_becomes_a_link_and_keeps_its_content(house: House) -> None:

@@ -17,6 +17,7 @@ from rollbook.night import sync
 from rollbook.operations.doctor import Finding, Level, examine
 from rollbook.util import machine
 from tests.support.nights import House, new_house
+from tests.support.reading import writable
 from tests.support.records import classes, students
 
 OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
@@ -172,7 +173,7 @@ def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
 
 def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> None:
     synced(house)
-    house.published.write_bytes(b"not a database" * 100)
+    writable(house.published).write_bytes(b"not a database" * 100)
     findings = examined(house)
     assert "warehouse" in failed(findings)
     assert "run `rollbook rebuild`" in says(findings, "warehouse")

@@ -17,6 +17,8 @@ from rollbook.night.stages import land, snapshot
 from rollbook.night.writing import writer
 from rollbook.operations.status import Choice, Days, Status, load_status
 from tests.support.nights import FIRST, House, night
+from tests.support.processes.commands import program
+from tests.support.reading import writable
 from tests.support.warehouses.begun import begin
 
 
@@ -117,6 +119,22 @@ def test_another_programs_database_in_place_of_the_published_file_is_told(house:
 
 def at(day: date, hour: int) -> time_machine.travel:
     return time_machine.travel(datetime.combine(day, time(hour), UTC), tick=False)
+
+
+def test_a_program_that_has_the_published_file_open_for_writing_is_told_and_what_it_changed(house: House) -> None:
+    begin(house)
+    assert status(house).problems == ()
+    changing = f"import duckdb, sys; con = duckdb.connect({str(writable(house.published))!r}); "
+    changing += "con.execute('DELETE FROM students'); print('deleted', flush=True); sys.stdin.read()"
+    with program("-c", changing) as running:
+        assert running.read() == "deleted"
+        assert [p for p in status(house).problems if "Another program has rollbook.duckdb open for writing" in p]
+        running.end()
+    (problem,) = status(house).problems
+    assert problem.startswith("rollbook.duckdb is not as Rollbook wrote it: a program has opened it for writing.")
+    house.sync()
+    assert status(house).problems == ()
+    assert house.query("SELECT COUNT(*) > 0 FROM students") == [(True,)]
 
 
 def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: House) -> None:

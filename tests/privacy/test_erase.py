@@ -27,6 +27,7 @@ from rollbook.privacy.erasure import Holdings
 from rollbook.store.clean import clean
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
+from tests.support.reading import writable
 from tests.support.records import student
 from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
@@ -251,7 +252,7 @@ def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House
     assert_gone(house)
     assert others(house) == before
     assert len(house.rollbook().warehouse.kept()) == versions == 3
-    with duckdb.connect(str(house.published)) as con:
+    with duckdb.connect(writable(house.published)) as con:
         con.execute("DELETE FROM history.students")
     with writer(house.rollbook()):
         pass
@@ -367,7 +368,7 @@ def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> N
 
 def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased: House) -> None:
     shutil.copyfile(lived.published, erased.published)
-    with duckdb.connect(str(erased.published)) as con:
+    with duckdb.connect(writable(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
     with writer(erased.rollbook()):
         pass

@@ -82,7 +82,7 @@ def test_it_says_who_may_read_and_who_receives() -> None:
         base_url="https://records.example.org", api_key="S3CRET-KEY",
         notify="mailtos://user:S3CRET@mail.example.org?to=it@school.example",
     )  # fmt: skip
-    assert row(shown, "`/srv/w/rollbook.duckdb`")[2] == "every account of this machine (644)"
+    assert row(shown, "`/srv/w/rollbook.duckdb`")[2] == "every account of this machine (444)"
     assert row(shown, "`/srv/w/raw`")[2] == "its owner (700)"
     assert row(shown, "`/srv/w/private`")[2] == "its owner (700)"
     assert "names students to watch" in row(shown, "`/srv/w/report.html`")[1]
@@ -96,7 +96,7 @@ def test_it_says_who_may_read_and_who_receives() -> None:
     assert re.search(r"\| alerts, address 1 \(mailtos\) \|", shown)
     assert "S3CRET" not in shown
     closed = text(published_mode="600")
-    assert "its owner (600)" in closed
+    assert "its owner (400)" in closed
     assert "nobody: `ROLLBOOK_NOTIFY` is not set" in closed
     assert "counts only, no names" in closed
     assert "the records service at *to be filled in*" in closed

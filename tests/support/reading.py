@@ -35,6 +35,12 @@ def opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             con.execute(f'DETACH "{file.stem}"')
 
 
+def writable(file: Path) -> Path:
+    """A published file, as somebody has made it writable."""
+    file.chmod(0o600)
+    return file.resolve()
+
+
 def rows(file: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """The rows of an analyst's query."""
     with opened(file) as con:

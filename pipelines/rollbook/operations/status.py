@@ -139,6 +139,12 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         merged += rollbook.warehouse.merged_days()
     with _noted(problems):
         rollbook.recovery.check_raw()
+    published = rollbook.warehouse.published_file
+    if published.is_file() and not problems and not rollbook.warehouse.own.is_unmodified(published):
+        problems.append(
+            f"{published.name} is not as Rollbook wrote it: a program has opened it for writing. `rollbook sync` makes"
+            " it again, and keeps this one in build/altered/"
+        )
     for day in raw.discarded_days():
         with _noted(problems):
             undo = f"discard {day} --undo --landing"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from rollbook import __version__
 from rollbook.settings import Settings
 from rollbook.store.published import KEPT as VERSIONS_KEPT
+from rollbook.store.published import unwritten
 from rollbook.store.schema import KEPT, OBSERVED
 from rollbook.tables import SETS, TABLES, Column, Relation, Table, of_set
 from rollbook.util import files
@@ -26,7 +27,12 @@ def render(settings: Settings, *, at: datetime, home: Path | None = None, run_da
 
     # S701 wants HTML escaping; this is Markdown, and outside values are escaped for it.
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
-    environment.filters |= {"markdown": markdown, "readers": _readers, "days": lambda days: count_of(days, "day")}
+    environment.filters |= {
+        "markdown": markdown,
+        "readers": _readers,
+        "unwritten": unwritten,
+        "days": lambda days: count_of(days, "day"),
+    }
     service = urlsplit(settings.base_url)
     template = resources("rollbook.privacy").joinpath("processing.md").read_text("utf-8")
     text = environment.from_string(template).render(

@@ -73,6 +73,11 @@ def check_is_there(file: Path) -> None:
         raise NothingLandedError(f"{file} does not exist yet: {making}{demo}")
 
 
+def unwritten(mode: int) -> int:
+    """A file's mode without the right to write."""
+    return mode & ~0o222
+
+
 class Versions:
     """A folder of versions and the link beside the folder: by default `published/` and `rollbook.duckdb`."""
 
@@ -81,7 +86,8 @@ class Versions:
         self.folder = root / folder
         self.stem = name.removesuffix(".duckdb")
         self.pointer = self.folder / POINTER
-        self.mode = mode
+        # Nobody may write: who opens a version without `read_only` is refused, instead of locking all others out.
+        self.mode = unwritten(mode)
         self.folder_mode = folder_mode
 
     def prepare(self) -> None:

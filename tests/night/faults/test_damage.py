@@ -17,6 +17,7 @@ from rollbook.night.stages import land, merge, publish, snapshot
 from rollbook.night.writing import writer
 from rollbook.store.lake import DayRecord, Lake
 from tests.support.nights import Expected, House, night
+from tests.support.reading import writable
 from tests.support.warehouses.recovery import recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -84,5 +85,5 @@ def scratched(content: bytes) -> bytes:
 def test_a_damaged_published_file_is_remade_by_the_next_sync(house: House, expected: Expected, older: bool) -> None:
     if not older:
         house.lose_kept()
-    house.published.write_bytes(scratched(house.published.read_bytes()))
+    writable(house.published).write_bytes(scratched(house.published.read_bytes()))
     recovered(house, expected)

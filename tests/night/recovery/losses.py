@@ -9,6 +9,7 @@ import duckdb
 
 from rollbook.operations.restore import restore
 from tests.support.nights import House
+from tests.support.reading import writable
 from tests.support.records import student, students
 
 # The students of the third night; number 100 is new.
@@ -24,7 +25,7 @@ def delete_the_version(house: House) -> None:
 
 
 def cut_short(house: House) -> None:
-    house.published.write_bytes(house.published.read_bytes()[:50_000])
+    writable(house.published).write_bytes(house.published.read_bytes()[:50_000])
 
 
 def make_a_folder_of_it(house: House) -> None:
@@ -39,7 +40,7 @@ def restore_the_first_night(house: House) -> None:
 
 def change_rows(house: House) -> None:
     """An analyst opens the file for writing, deletes most students and renames the rest."""
-    with duckdb.connect(str(house.published)) as con:
+    with duckdb.connect(writable(house.published)) as con:
         con.execute("DELETE FROM main.students WHERE student_id <= 55")
         con.execute("UPDATE history.students SET name = 'Mine Now'")
 

@@ -18,6 +18,7 @@ from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.outputs import report
 from rollbook.outputs.report import morning
 from tests.support.nights import approve_held
+from tests.support.reading import writable
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
@@ -186,7 +187,7 @@ def test_the_setting_is_what_makes_it_name_them(small: School) -> None:
 def test_a_title_is_text_even_if_it_looks_like_markup(fortnight: School, tmp_path: Path) -> None:
     school = fortnight.copy(tmp_path / "w")
     title = "<script>alert(1)</script> $5 & $6"
-    with duckdb.connect(str(school.published)) as con:
+    with duckdb.connect(writable(school.published)) as con:
         con.execute("UPDATE classes SET class_title = ?", [title])
         con.execute("UPDATE institution SET school_name = '<b>School</b>'")
     html = made(school)

@@ -46,7 +46,7 @@ def test_readers_get_the_newest_and_the_last_few_are_kept(versions: Versions) ->
 
 def test_the_link_is_relative_and_has_the_set_mode(versions: Versions, tmp_path: Path) -> None:
     version = publish(versions, "x")
-    assert version.stat().st_mode & 0o777 == 0o640
+    assert version.stat().st_mode & 0o777 == 0o440
     assert versions.folder.stat().st_mode & 0o777 == 0o750
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert (moved / "rollbook.duckdb").read_text() == "x"
