@@ -21,6 +21,7 @@ from rollbook.store.published import (
     PSEUDONYMOUS_FOLDER,
     Versions,
     remove,
+    unwritten,
 )
 from rollbook.util import files
 
@@ -73,7 +74,7 @@ class FleetFile:
 
         The version before it stays until the next build, for readers that are just opening it.
         """
-        self.versions.mode, self.versions.folder_mode = mode, files.folder_mode(mode)
+        self.versions.mode, self.versions.folder_mode = unwritten(mode), files.folder_mode(mode)
         self.versions.prepare()
         self.versions.retire(leaving=0)
         self.versions.show(self.versions.add(self.next))
