@@ -49,7 +49,7 @@ demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 
 .PHONY: test
 test: $(VENV)/.dev ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
-	@$(PYTEST) -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow and not weekly" $(ARGS)
 
 ##@ Day to day
 
@@ -58,11 +58,15 @@ serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, days in any order, large random runs, browsers
+test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, large random runs, browsers
 	@$(PYTEST) -m slow $(ARGS)
 
+.PHONY: test-weekly
+test-weekly: $(VENV)/.dev ## Run the long simulations: a year of a school, more lives, days in any order
+	@$(PYTEST) -m weekly $(ARGS)
+
 .PHONY: check
-check: lint test test-slow ## Everything: format, lint, types, imports, SQL, all tests
+check: lint test test-slow ## Everything before a merge: format, lint, types, imports, SQL, the tests and the slow tests
 
 .PHONY: campaign
 campaign: $(VENV)/.dev ## Simulate N nights (1000) of new seeds against a plain model

@@ -13,9 +13,10 @@ import pytest
 from rollbook.settings import ROOT
 from tests.campaign.lives import play
 from tests.mutations import MUTATIONS, is_caught, place
+from tests.support.tiers import slow, weekly
 
 SEED = int(os.environ["CAMPAIGN_SEED"])  # drawn, and printed, by conftest
-LIVES = 2
+LIVES = 6
 # Lines that the campaign finds broken within few nights, at least one for each of ten guarantees; `python -m
 # tests.mutations --campaign` tries all.
 SEEN = (
@@ -42,9 +43,8 @@ def test_each_broken_line_is_one_of_the_code() -> None:
         assert sum(mutation.line.startswith(line) for mutation in MUTATIONS) == 1, line
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("life", range(LIVES))
+@pytest.mark.parametrize("life", [weekly(life) if life else slow(life) for life in range(LIVES)])
 def test_a_life_of_thirty_nights_publishes_what_counts_and_nothing_else(life: int) -> None:
     play(SEED + life)
 

@@ -27,7 +27,7 @@ HELD = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("students", [60])
 def test_a_year_holds_the_nights_that_a_person_would_hold(students: int) -> None:

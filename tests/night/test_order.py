@@ -15,7 +15,7 @@ from rollbook.night.writing import writer
 from tests.support.nights import approve_held, folder
 from tests.support.warehouses.days import DAYS, HELD, copy, export, landed, rollbook
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.weekly, pytest.mark.timeout(600)]
 
 RECORDS = ("main", "history", "spans")
 

@@ -24,7 +24,7 @@ from tests.support.graph import SYNC, Job
 from tests.support.nights import ChangingNights, House, folder, night
 from tests.support.wire.service import KEY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
@@ -41,6 +41,7 @@ def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
     return nights.play(1)
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_days_and_the_bytes_and_deletes_nothing(eight: ChangingNights) -> None:
     with time_machine.travel(eight.house.now, tick=False):
         before = eight.house.state()
@@ -61,6 +62,7 @@ def test_a_dry_run_shows_the_days_and_the_bytes_and_deletes_nothing(eight: Chang
 # --- Dagster's records -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a run adds no more to its records than the year's figure allows for it."""
     now = datetime.now(UTC)
@@ -91,6 +93,7 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
 # --- what a year comes to --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("keep", [None, 5])
 def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> None:
     """Predicted after three nights for the six that follow, and at most twice too much for what is landed."""

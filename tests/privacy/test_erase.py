@@ -367,7 +367,7 @@ def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> N
 
 
 def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased: House) -> None:
-    shutil.copyfile(lived.published, erased.published)
+    shutil.copyfile(lived.published, writable(erased.published))
     with duckdb.connect(writable(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
     with writer(erased.rollbook()):

@@ -15,6 +15,11 @@ def daily(cases: Iterable[Any], *chosen: Any) -> list[Any]:
     return [case if case in chosen else pytest.param(case, marks=pytest.mark.slow) for case in listed]
 
 
+def weekly(*values: Any) -> Any:
+    """One case of several values, for `parametrize`, that runs with the weekly tests."""
+    return pytest.param(*values, marks=pytest.mark.weekly)
+
+
 def slow(*values: Any, name: str | None = None) -> Any:
     """One case of several values, for `parametrize`, that runs with the slow tests."""
     return pytest.param(*values, marks=pytest.mark.slow, id=name)
