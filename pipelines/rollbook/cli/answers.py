@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 from rollbook.cli.app import err, out, safe, table
 from rollbook.errors import ArgumentError
 from rollbook.export import Format, check_target, students_in
 from rollbook.privacy import access as log
+from rollbook.store.published import PUBLISHED
 from rollbook.util import files
-from rollbook.util.text import count_of
+from rollbook.util.text import count_of, listed
 
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
@@ -60,6 +62,20 @@ def write_export(
     with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
         rows = write(file, question, chosen, path, scratch=scratch, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
+
+
+def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
+    """Write the files of OneRoster into a folder; noted in the access log."""
+    from rollbook.export import oneroster
+
+    def note(students: int) -> None:
+        log.note(warehouse, "export --oneroster", students=students)
+
+    counts = oneroster.write(warehouse / PUBLISHED, folder, since, before=note)
+    out.print(f"Wrote {listed([f'{count:,} {name}' for name, count in counts.items()])}.")
+    out.print(
+        "Left blank, since the service does not state it: grades, subjects, periods, phones, parents and guardians."
+    )
 
 
 def _format_of(target: Path) -> Format:

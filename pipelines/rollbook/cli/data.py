@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbook.cli.answers import show_answer, write_export
+from rollbook.cli.answers import show_answer, write_export, write_roster
 from rollbook.cli.app import (
     LEVELS,
     Demo,
@@ -64,7 +64,9 @@ def sql(
 
 @app.command(rich_help_panel=Panel.READ)
 def export(
-    question: Annotated[str, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")],
+    question: Annotated[
+        str | None, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")
+    ] = None,
     target: Annotated[
         Path | None,
         typer.Option(
@@ -76,16 +78,30 @@ def export(
     form: Annotated[
         Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
     ] = None,
+    oneroster: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the roster for other systems into this folder: OneRoster 1.2, CSV."),
+    ] = None,
+    since: Annotated[
+        date | None,
+        typer.Option(parser=parse_day, metavar="DAY", help="With --oneroster: only what changed after this day."),
+    ] = None,
     demo: Demo = False,
 ) -> None:
-    """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet.
+    """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet; or the
+    roster for other systems (--oneroster).
 
     The file holds pupils' records and is readable by the owner only. Text that a spreadsheet program would run as a
-    formula is escaped.
+    formula is escaped, but not for other systems.
     """
     from rollbook.store.warehouse import BUILD
 
     warehouse = warehouse_path(demo=demo)
+    if oneroster is not None and question is None:
+        write_roster(warehouse, oneroster.expanduser(), since)
+        return
+    if question is None or oneroster is not None or since is not None:
+        raise ArgumentError("Name a view, a table or a query; or a folder with --oneroster, and a day with --since")
     if target is None:
         form = form or Format.CSV
         name = question if question.replace(".", "_").isidentifier() else "query"

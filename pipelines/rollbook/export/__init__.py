@@ -1,6 +1,7 @@
 """Reads rows from the published file.
 
-`query.py` runs one read-only query, and writes its rows to CSV, Parquet and Excel files.
+`query.py` runs one read-only query, and writes its rows to CSV, Parquet and Excel files. `oneroster.py` writes the
+roster as other systems take it.
 
 Nothing here writes to the warehouse.
 """

@@ -1,0 +1,56 @@
+{#- Parts of the files of OneRoster. `since`: what changed after the day $since, and how; else all that is active. -#}
+
+{#- Status and time of change: blank in a bulk file, as the specification wants. -#}
+{%- macro state(gone, modified) -%}
+{% if since %}
+CASE WHEN {{ gone }} THEN 'tobedeleted' ELSE 'active' END AS status,
+STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
+{%- else -%}
+'' AS status, '' AS "dateLastModified"
+{%- endif -%}
+{%- endmacro -%}
+
+{%- macro wanted(gone, modified) -%}
+{{ modified ~ " > $since" if since else "NOT " ~ gone }}
+{%- endmacro -%}
+
+{#- The last version of each record, whether the record is gone, and since when it is as it is. -#}
+{%- macro latest(table, key, gone="FALSE") -%}
+(
+    SELECT *, valid_to IS NOT NULL OR {{ gone }} AS gone, COALESCE(valid_to, valid_from) AS modified
+    FROM history.{{ table }}
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ key }} ORDER BY valid_from DESC) = 1
+)
+{%- endmacro -%}
+
+{%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status = 0, FALSE)") }}{%- endmacro -%}
+
+{#- The teachers of all classes, by the newest class. -#}
+{%- macro teachers() -%}
+(
+    SELECT
+        teacher_id, ARG_MAX(teacher_name, modified) AS name, ARG_MAX(teacher_email, modified) AS email,
+        BOOL_AND(gone) AS gone, MAX(modified) AS modified
+    FROM {{ classes() }}
+    WHERE teacher_id IS NOT NULL
+    GROUP BY teacher_id
+)
+{%- endmacro -%}
+
+{%- macro school() -%}(SELECT 'school-' || school_id FROM main.institution){%- endmacro -%}
+
+{%- macro course() -%}'course-' || COALESCE(CAST(course_id AS VARCHAR), 'none'){%- endmacro -%}
+
+{#- The school year of the newest landed day: from August to July. -#}
+{%- macro year(day) -%}YEAR({{ day }}) + CASE WHEN MONTH({{ day }}) > 7 THEN 1 ELSE 0 END{%- endmacro -%}
+
+{%- macro newest() -%}(SELECT MAX(snapshot_date) FROM spans.days){%- endmacro -%}
+
+{#- The terms of the newest landed day; without any, the school year. -#}
+{%- macro sessions() -%}
+(
+    SELECT COALESCE(STRING_AGG('term-' || first_day, ',' ORDER BY first_day), 'year-' || {{ year(newest()) }})
+    FROM main.terms
+    WHERE {{ newest() }} BETWEEN first_day AND last_day
+)
+{%- endmacro -%}

@@ -1,0 +1,10 @@
+-- courses.csv of OneRoster 1.2: the courses of all classes.
+{% import "_oneroster.sql" as o with context %}
+SELECT
+    {{ o.course() }} AS "sourcedId", {{ o.state("BOOL_AND(gone)", "MAX(modified)") }}, '' AS "schoolYearSourcedId",
+    COALESCE(ARG_MAX(course_name, modified), 'Without a course') AS title, '' AS "courseCode", '' AS grades,
+    {{ o.school() }} AS "orgSourcedId", '' AS subjects, '' AS "subjectCodes"
+FROM {{ o.classes() }}
+GROUP BY course_id
+HAVING {{ o.wanted("BOOL_AND(gone)", "MAX(modified)") }}
+ORDER BY course_id

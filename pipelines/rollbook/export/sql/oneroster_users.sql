@@ -1,0 +1,21 @@
+-- users.csv of OneRoster 1.2: the students, and the teachers of active classes. A name that the service states in one
+-- piece is cut at its last blank.
+{% import "_oneroster.sql" as o with context %}
+WITH people AS (
+    SELECT
+        'student-' || student_id AS id, first_name, last_name, name, email, reference_id AS identifier, gone, modified
+    FROM {{ o.latest("students", "student_id") }}
+    UNION ALL
+    SELECT 'teacher-' || teacher_id, NULL, NULL, name, email, NULL, gone, modified FROM {{ o.teachers() }}
+)
+SELECT
+    id AS "sourcedId", {{ o.state("gone", "modified") }}, 'true' AS "enabledUser", COALESCE(email, id) AS username,
+    '' AS "userIds",
+    COALESCE(first_name, REGEXP_REPLACE(name, ' [^ ]+$', ''), 'Unknown') AS "givenName",
+    COALESCE(last_name, REGEXP_EXTRACT(name, '[^ ]+$'), 'Unknown') AS "familyName",
+    '' AS "middleName", identifier, email, '' AS sms, '' AS phone, '' AS "agentSourcedIds", '' AS grades, '' AS password,
+    '' AS "userMasterIdentifier", '' AS "resourceSourcedIds", '' AS "preferredGivenName", '' AS "preferredMiddleName",
+    '' AS "preferredFamilyName", {{ o.school() }} AS "primaryOrgSourcedId", '' AS pronouns
+FROM people
+WHERE {{ o.wanted("gone", "modified") }}
+ORDER BY id
