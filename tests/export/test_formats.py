@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollbook.errors import ArgumentError, NothingLandedError
-from rollbook.export import Format, check_target
+from rollbook.export import Format, check_target, excel
 from rollbook.export import query as module
 from rollbook.export.query import export
 from rollbook.settings import ROOT
 from rollbook.store.database import literal
 from tests.support.reading import writable
-from tests.support.warehouses.school import School
+from tests.support.warehouses.school import LAST, School
 
 NASTY = [
     '=HYPERLINK("http://x.example","click")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "\uff1d1", "=", "http://x.example",
@@ -52,7 +52,7 @@ def read(out: Path, form: Format) -> list[list[Any]]:
             return list(csv.reader(file))
     if form is Format.XLSX:
         sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
-        return [list(row) for row in sheet.iter_rows(values_only=True)]
+        return [list(row) for row in sheet.iter_rows(min_row=2, values_only=True)]
     table = pq.read_table(out)
     return [table.column_names, *(list(r.values()) for r in table.to_pylist())]
 
@@ -72,7 +72,9 @@ def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: F
         words = {None: "", True: "true", False: "false"}
         assert rows == [[words[v] if v is None or isinstance(v, bool) else str(v) for v in row] for row in want]
     else:
-        assert [[v.date() if isinstance(v, datetime) else v for v in r] for r in rows] == [list(r) for r in want]
+        words = {True: "yes", False: "no"} if form is Format.XLSX else {}
+        told = [[words.get(v, v) if isinstance(v, bool) else v for v in row] for row in want]
+        assert [[v.date() if isinstance(v, datetime) else v for v in row] for row in rows] == told
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_csv_text_does_not_run_where_semicolons_or_tabs_separate_columns(fortnig
 def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, out: Path) -> None:
     write(nasty, QUERY, Format.XLSX, out)
     sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
-    cells = [row[0] for row in sheet.iter_rows(min_row=2)]
+    cells = [row[0] for row in sheet.iter_rows(min_row=3)]
     assert [c.data_type for c in cells] == ["s"] * len(NASTY)
     assert [c.value.replace("_x000D_", "\r") for c in cells] == NASTY
     assert not any(c.hyperlink for c in cells)
@@ -129,7 +131,40 @@ def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: S
     ((longest,),) = fortnight.rows("SELECT MAX(LENGTH(reason)) FROM students_to_watch")
     widths = [round(sheet.column_dimensions[letter].width) for letter in "ABC"]
     assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(14, abs=1)]
-    assert sheet["B2"].number_format == "yyyy-mm-dd"
+    assert sheet["B3"].number_format == "yyyy-mm-dd"
+
+
+def test_an_excel_file_says_what_it_shows_of_which_day_and_has_a_sheet_for_each_value(
+    fortnight: School, out: Path
+) -> None:
+    export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="class_title")
+    book = openpyxl.load_workbook(io.BytesIO(out.read_bytes()))
+    titles = [t for (t,) in fortnight.rows("SELECT DISTINCT class_title FROM roster ORDER BY 1")]
+    assert book.sheetnames == titles
+    at = [c.value for c in book[titles[0]][2]].index("Class title")
+    for title in titles:
+        shown = [row[at] for row in book[title].iter_rows(min_row=3, values_only=True)]
+        assert set(shown) == {title}
+        assert [(len(shown),)] == fortnight.rows(f"SELECT COUNT(*) FROM roster WHERE class_title = '{title}'")
+    assert book[titles[0]]["A1"].value == f"Roster, Linden Vale School 1, {LAST}"
+    write(fortnight, "roster", Format.XLSX, out)
+    assert openpyxl.load_workbook(io.BytesIO(out.read_bytes())).sheetnames == ["roster"]
+    with pytest.raises(
+        ArgumentError, match="There is no column nothing to make sheets by: choose from class_id, class_title"
+    ):
+        export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="nothing")
+
+
+def test_names_of_sheets_are_what_excel_takes(fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = ["A/B", "A:B", "x" * 40, "x" * 50, "'quoted'", "", None]
+    written = ", ".join("(NULL)" if value is None else f"({literal(value)})" for value in values)
+    query = f"FROM (VALUES {written}) AS t(v)"
+    export(fortnight.published, query, Format.XLSX, out, scratch=out.parent, sheet_by="v")
+    shown = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).sheetnames
+    assert sorted(shown) == sorted(["rollbook", "quoted", "A B", "A B (2)", "x" * 31, f"{'x' * 26} (2)", "(none)"])
+    monkeypatch.setattr(excel, "SHEETS", 3)
+    with pytest.raises(ArgumentError, match="v has more than 3 values"):
+        export(fortnight.published, query, Format.XLSX, out, scratch=out.parent, sheet_by="v")
 
 
 def test_no_link_that_somebody_planted_is_written_through(fortnight: School, tmp_path: Path, form: Format) -> None:
@@ -183,7 +218,7 @@ print(peak() - before)
 def test_more_rows_than_excel_holds_are_refused_and_the_older_file_stays(
     fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "EXCEL_ROWS", 100)
+    monkeypatch.setattr(excel, "ROWS", 100)
     out.write_text("older")
     with pytest.raises(ArgumentError, match="more than the 100 rows that an Excel sheet holds: use --format csv"):
         write(fortnight, "roster", Format.XLSX, out)

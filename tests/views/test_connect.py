@@ -99,4 +99,4 @@ def test_exports_for_excel_are_written(fortnight: School, tmp_path: Path) -> Non
         assert command == ".venv/bin/rollbook"
         done = run_command(*arguments, env={"ROLLBOOK_WAREHOUSE": str(fortnight.warehouse)}, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    assert {p.name for p in tmp_path.iterdir()} == {"watch.xlsx", "class.csv"}
+    assert {p.name for p in tmp_path.iterdir()} == {"watch.xlsx", "roster.xlsx", "class.csv"}

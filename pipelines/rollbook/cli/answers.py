@@ -46,7 +46,15 @@ def _noted_if_refused(warehouse: Path, kind: str, query: str) -> Iterator[None]:
 
 
 def write_export(
-    root: Path, file: Path, question: str, target: Path, form: Format | None, within: Path, *, kind: str = "export"
+    root: Path,
+    file: Path,
+    question: str,
+    target: Path,
+    form: Format | None,
+    within: Path,
+    *,
+    sheet_by: str | None = None,
+    kind: str = "export",
 ) -> None:
     """Write a query's rows to a file. It is noted in the access log in `root`, as `kind`; `within` is for spilling."""
     from rollbook.export.query import export as write
@@ -55,12 +63,14 @@ def write_export(
     path = target.expanduser()
     check_target(path)
     chosen = form or _format_of(target)
+    if sheet_by is not None and chosen is not Format.XLSX:
+        raise ArgumentError("Only an Excel file has sheets: name the file FILE.xlsx, or leave out --sheet-by")
 
     def note(students: int | None) -> None:
         log.note(root, kind, students=students, what=log.without_values(query_of(question)))
 
     with files.aside(within) as scratch, _noted_if_refused(root, kind, question):
-        rows = write(file, question, chosen, path, scratch=scratch, before=note)
+        rows = write(file, question, chosen, path, scratch=scratch, sheet_by=sheet_by, before=note)
     out.print(f"Wrote {count_of(rows, 'row')} to {safe(str(target))}.")
 
 

@@ -78,6 +78,10 @@ def export(
     form: Annotated[
         Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
     ] = None,
+    sheet_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="In an Excel file, a sheet for each value of it, such as class_title."),
+    ] = None,
     oneroster: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the roster for other systems into this folder: OneRoster 1.2, CSV."),
@@ -106,7 +110,7 @@ def export(
         form = form or Format.CSV
         name = question if question.replace(".", "_").isidentifier() else "query"
         target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
-    write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD)
+    write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD, sheet_by=sheet_by)
 
 
 @app.command(rich_help_panel=Panel.READ)

@@ -19,16 +19,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from math import isfinite
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
 
 from rollbook.errors import ArgumentError
-from rollbook.export import Format
+from rollbook.export import Format, excel
 from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
 from rollbook.store.published import check_is_there
 from rollbook.util import files
@@ -226,16 +224,8 @@ FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 # Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is another cell.
 INNER_FORMULA = '([;\t\r\n])([" ]*[=+@\uff1d\uff0b\uff0d\uff20-])'
 INNER_DISARMED = r"\1'\2"
-EXCEL_ROWS = 1_048_575  # below the heading
-EXCEL_TEXT = 32_767  # characters in a cell
-EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose the last digits
 BATCH = 10_000
 ROW_GROUP = 122_880  # rows; DuckDB's default row group size
-# The least widths and the formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
-COLUMNS = {"VARCHAR": (10, "General"), "DATE": (12, "yyyy-mm-dd"), "TIMESTAMP": (20, "yyyy-mm-dd hh:mm:ss")}
-WIDEST = 120  # characters; a reason to watch a student has up to about as many
-# Else xlsxwriter turns text into formulas and links.
-ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
 NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
@@ -250,31 +240,49 @@ def export(
     *,
     scratch: Path,
     values: dict[str, Any] | None = None,
+    sheet_by: str | None = None,
     before: Callable[[int | None], None] | None = None,
 ) -> int:
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    `values` are the query's parameters. `before` is called when all rows are written but not visible yet, with the
-    number of different students in a column `student_id` (None without one, or if the query is more than a plain read:
-    the rows may then show any student); if `before` raises, no file appears. Only the owner may read the file. Rows
-    that do not fit into memory are spilled to `scratch`, a private folder. Returns the number of rows.
+    `values` are the query's parameters; an Excel file gets a sheet for each value of the column `sheet_by`. `before` is
+    called when all rows are written but not visible yet, with the number of different students in a column `student_id`
+    (None without one, or if the query is more than a plain read: the rows may then show any student); if `before`
+    raises, no file appears. Only the owner may read the file. Rows that do not fit into memory are spilled to
+    `scratch`, a private folder. Returns the number of rows.
 
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
     there are more rows than an Excel sheet holds.
     """
-    write = {Format.CSV: _csv, Format.XLSX: _xlsx, Format.PARQUET: _parquet}[form]
     with open_published(published) as con:
         query = query_of(question)
+        sheets = excel.Sheets(question if query != question else "rollbook", _title(con, question, query), sheet_by)
+        writers: dict[Format, Callable[[duckdb.DuckDBPyRelation, IO[bytes], Path], int]] = {
+            Format.CSV: _csv,
+            Format.XLSX: partial(excel.write, sheets=sheets),
+            Format.PARQUET: _parquet,
+        }
         statement = lock(con, published, query, scratch=scratch)
         is_plain = is_plain_read(con, query)
         with files.handing_out(out) as file:
             with refusals():
                 rows = con.sql(statement, params=values or {})
-                count = write(rows, file, scratch)
+                count = writers[form](rows, file, scratch)
                 students = _students(rows) if is_plain else None
             if before is not None:
                 before(students)
     return count
+
+
+def _title(con: duckdb.DuckDBPyConnection, question: str, query: str) -> str:
+    """The line above an Excel file's rows: which view, of which school, and up to which day."""
+    of = (
+        "SELECT MAX(school_name), (SELECT MAX(snapshot_date) FROM spans.days) FROM main.institution HAVING COUNT(*) = 1"
+    )
+    what = question.strip().replace("_", " ").capitalize() if query != question else "A query"
+    with suppress(duckdb.CatalogException):  # a district's file
+        return ", ".join(str(part) for row in con.execute(of).fetchall() for part in (what, *row) if part is not None)
+    return what
 
 
 def _students(rows: duckdb.DuckDBPyRelation) -> int | None:
@@ -345,50 +353,3 @@ def _parquet(
     except ArrowNotImplementedError as error:
         raise ArgumentError(f"A column cannot be written to Parquet, CAST it to VARCHAR: {error}") from None
     return count
-
-
-def _xlsx(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path) -> int:
-    try:
-        import xlsxwriter
-    except ModuleNotFoundError:
-        raise ArgumentError(
-            "Excel files need the extra `excel`: pip install 'rollbook[excel]'. CSV and Parquet need nothing more"
-        ) from None
-
-    # Row by row to disk, so that a roster of half a million rows needs little memory.
-    options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
-    with xlsxwriter.Workbook(file, options) as workbook:
-        sheet = workbook.add_worksheet("rollbook")
-        heading, widths, formats = workbook.add_format({"bold": True, "bottom": 1}), [], []
-        for column, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True)):
-            least, form = COLUMNS.get(str(kind).partition(" ")[0], (10, "General"))
-            widths.append(max(least, len(name) + 4))  # the filter's button covers part of the heading
-            formats.append(workbook.add_format({"num_format": form}))
-            sheet.set_column(column, column, None, formats[column])
-            # `completion_rate` becomes "Completion rate".
-            sheet.write_string(0, column, name[:1].upper() + name[1:].replace("_", " "), heading)
-        sheet.freeze_panes(1, 0)
-        for batch in rows.to_arrow_reader(BATCH):
-            if count + batch.num_rows > EXCEL_ROWS:
-                raise ArgumentError(
-                    f"This is more than the {EXCEL_ROWS:,} rows that an Excel sheet holds: use --format csv or parquet,"
-                    " or select fewer rows"
-                )
-            columns = [values.to_pylist() for values in batch.columns]
-            for column, values in enumerate(columns):
-                widths[column] = max(widths[column], *(len(v) + 2 for v in values if isinstance(v, str)), 0)
-            for row in zip(*columns, strict=True):
-                count += 1
-                sheet.write_row(count, 0, map(_cell, row))
-        for column, (width, written) in enumerate(zip(widths, formats, strict=True)):
-            sheet.set_column(column, column, min(width, WIDEST), written)
-        sheet.autofilter(0, 0, count, len(rows.columns) - 1)
-    return count
-
-
-def _cell(value: Any) -> Any:
-    """A value as an Excel cell holds it: there is no NaN or infinity, and what is neither number nor date is text."""
-    if isinstance(value, (float, Decimal)) and not isfinite(value):
-        return None
-    is_number = isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT
-    return value if value is None or is_number or isinstance(value, date) else str(value)[:EXCEL_TEXT]
