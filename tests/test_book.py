@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pandas.io.formats.style import Styler
 
 import rollbook
 from rollbook.book import Book
 from rollbook.errors import ArgumentError, NothingLandedError
 from rollbook.privacy import access
+from rollbook.settings import ROOT
 from tests.support.warehouses.school import DAYS, LAST, School
 
 BEFORE = DAYS[-3]
@@ -140,3 +145,27 @@ def test_it_opens_what_the_settings_name(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_days_are_taken_as_dates_or_as_text(book: Book) -> None:
     assert book.table("classes", date.fromisoformat("2026-09-25")).equals(book.table("classes", "2026-09-25"))
+
+
+def test_the_notebook_answers_six_questions_with_a_chart_each(
+    fortnight: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "demo").symlink_to(fortnight.warehouse)
+    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(tmp_path))
+    cells = json.loads((ROOT / "warehouse" / "explore.ipynb").read_text("utf-8"))["cells"]
+    assert [cell.get("outputs", []) for cell in cells if cell.get("outputs")] == [], "its output would hold names"
+    assert len([cell for cell in cells if "".join(cell["source"]).startswith("## ")]) == 6
+    names: dict[str, Any] = {}
+    charts = []
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        *before, last = ast.parse("".join(cell["source"])).body
+        assert isinstance(last, ast.Expr)
+        exec(compile(ast.Module(before, []), "explore.ipynb", "exec"), names)  # noqa: S102 - the notebook's own lines
+        shown = eval(compile(ast.Expression(last.value), "explore.ipynb", "eval"), names)  # noqa: S307
+        if isinstance(shown, Styler):
+            assert not shown.data.empty  # type: ignore[attr-defined]
+            charts.append(shown.to_html())
+    assert len(charts) == 6
+    assert all("linear-gradient" in html for html in charts), "a bar in each"
