@@ -21,9 +21,9 @@ BEGINS, ENDS = date(2025, 9, 16), date(2026, 9, 16)
 MONDAY, WHOLE_WEEK = 0, 7
 WHOLE_IN = (1, 7, 8, 9)
 HELD = {
-    date(2026, 7, 13): "students would be removed",  # those who have finished school
-    date(2026, 8, 24): "student_classes would be removed",  # all other classes, for everybody
-    date(2026, 9, 14): "classes would be removed",  # last year's, which were listed as inactive
+    date(2026, 7, 13): " students (",  # those who have finished school
+    date(2026, 8, 24): "rows of student_classes (",  # all other classes, for everybody
+    date(2026, 9, 14): " classes (",  # last year's, which were listed as inactive
 }
 
 

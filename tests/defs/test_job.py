@@ -194,9 +194,8 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
         digest = house.landings(day)[-1].hold_digest
         assert first == f"Held: {description}"
         assert description == (
-            "20 of 60 rows of students would be removed; 20 of 60 rows of student_summaries would be removed; 20 of 60"
-            " rows of student_activity would be removed; 20 of 60 rows of student_classes would be removed. Readers keep"
-            f" what was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: `approve:"
+            "20 of 60 students (33.3 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10. Readers keep what"
+            f" was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: `approve:"
             f' ["{digest}"]` in the launchpad); else ask the service\'s representative'
         )
         assert metadata["exit_code"] == 3

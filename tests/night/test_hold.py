@@ -50,7 +50,9 @@ def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> N
     first_night(house, students(40))
     house.service.on(faults.stated(page=9), path="students", times=None)
     hold = is_held(house, 2, changed(students(40), 31)[:38])
-    assert hold.reason == "31 of 40 rows of students would change"  # and two that the walk did not show are not gone
+    assert hold.reason.startswith(
+        "31 of 40 students (77.5 %) would change, more than"
+    )  # and two that the walk did not show are not gone
 
 
 # --- what a held sync says -------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None
     still = TableCounts(table="", before=1, added=0, changed=0, removed=0)
     counts += [replace(still, table=t) for t in CLASS_TABLES]
     counts += [replace(still, table="student_details", before=0), replace(still, table="institution")]
-    reason = "; ".join(f"8 of 20 rows of {t} would be removed" for t in STUDENT_TABLES)
+    reason = "8 of 20 students (40 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10"
     assert hold == Hold(reason=reason, counts=tuple(counts))
     with pytest.raises(HeldError) as caught:
         house.sync()

@@ -13,6 +13,8 @@ from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import TableCounts
 from rollbook.night.policy import change_guard, partition, too_many_rejected
 
+REMOVED, CHANGED = "ROLLBOOK_HOLD_REMOVED_PERCENT", "ROLLBOOK_HOLD_CHANGED_PERCENT"
+
 
 def guard(*counts: TableCounts) -> str:
     """The reason of a hold, by the default settings."""
@@ -37,8 +39,8 @@ def counts(
     ],
 )
 def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(before: int, removed: int, held: bool) -> None:
-    says = f"{removed} of {before} rows of students would be removed" if held else ""
-    assert guard(counts(before, removed=removed)) == says
+    says = f"{removed} of {before} students ({100 * removed / before:.3g} %) would be removed, more than {REMOVED}=10"
+    assert guard(counts(before, removed=removed)) == (says if held else "")
 
 
 @pytest.mark.parametrize(
@@ -50,14 +52,20 @@ def test_more_than_ten_percent_and_more_than_five_rows_removed_are_held(before: 
     ],
 )
 def test_more_than_three_quarters_changed_in_more_than_measures_are_held(before: int, changed: int, held: bool) -> None:
-    says = f"{changed} of {before} rows of students would change" if held else ""
-    assert guard(counts(before, changed=40, altered=changed)) == says
+    says = f"{changed} of {before} students ({100 * changed / before:.3g} %) would change, more than {CHANGED}=75"
+    assert guard(counts(before, changed=40, altered=changed)) == (says if held else "")
 
 
 def test_each_table_is_judged_by_its_own_rows_classes_too() -> None:
+    """The rows that go with a record are not told; those that go alone are."""
     tables = ("classes", "class_summaries", "class_assignment_activity")
-    says = "; ".join(f"6 of 7 rows of {table} would be removed" for table in tables)
-    assert guard(counts(60), *(counts(7, removed=6, table=table) for table in tables)) == says
+    gone = [counts(7, removed=6, table=table) for table in tables]
+    assert guard(counts(60), *gone) == f"6 of 7 classes (85.7 %) would be removed, more than {REMOVED}=10"
+    says = "6 of 7 rows of class_summaries (85.7 %), 6 of 7 rows of class_assignment_activity (85.7 %)"
+    assert guard(counts(60), *gone[1:]) == f"{says} would be removed, more than {REMOVED}=10"
+    both = guard(counts(60, removed=30), counts(60, removed=30, table="student_classes"), *gone)
+    says = "30 of 60 students (50 %), 6 of 7 classes (85.7 %)"
+    assert both == f"{says} would be removed, more than {REMOVED}=10"
 
 
 def test_unwalked_sets_are_never_held() -> None:

@@ -76,24 +76,33 @@ def change_guard(
 
     Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
     columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
-    were too many to search for (G2).
+    were too many to search for (G2). Where many records of a set would go, the rows that go with them are not named.
     """
-    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
+    removed, changed, lost_measures = list[str](), list[str](), list[str]()
     for c in counts:
-        own = SETS[TABLES[c.table].set]
+        own, of_record = SETS[TABLES[c.table].set], c.table in SETS
         if not own.walked or not c.before:
             continue
-        if c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
-            reasons.append(f"{c.removed} of {c.before} rows of {c.table} would be removed")
+        what = c.table if of_record else f"rows of {c.table}"
+        with_record = any(f" {own.name} (" in named for named in removed)
+        if not with_record and c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
+            removed.append(f"{c.removed} of {c.before} {what} ({100 * c.removed / c.before:.3g} %)")
         if 100 * c.altered > changed_percent * c.before:
-            reasons.append(f"{c.altered} of {c.before} rows of {c.table} would change")
+            changed.append(f"{c.altered} of {c.before} {what} ({100 * c.altered / c.before:.3g} %)")
         if vanished := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
             had, lost = max(vanished.values(), key=lambda n: n[1])
             total = own.total.partition(".")[2]
-            reasons.append(
+            lost_measures.append(
                 f"{lost} of {had} rows of {c.table} would lose {listed(list(vanished))}, though {total} does not fall"
             )
-    return "; ".join(reasons)
+    reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
+    if removed:
+        reasons.append(
+            f"{listed(removed)} would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT={removed_percent:g}"
+        )
+    if changed:
+        reasons.append(f"{listed(changed)} would change, more than ROLLBOOK_HOLD_CHANGED_PERCENT={changed_percent:g}")
+    return "; ".join((*reasons, *lost_measures))
 
 
 def restarted(counts: Iterable[TableCounts]) -> list[str]:

@@ -225,7 +225,7 @@ def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None
     assert re.search(r"the records of \d+ students( and \d+ classes)? would change\.", said)
     assert "complete" not in said
     assert not re.search("student_|class_|rows of", said)
-    assert "rows of students would change" in advice
+    assert "would change" in advice
     assert f"{DAYS[3].day} September 2026</h1>" in html
     approve_held(small.rollbook(DAYS[4]), DAYS[4])
     html = (small.warehouse / "report.html").read_text()
