@@ -49,7 +49,7 @@ def test_a_life_of_thirty_nights_publishes_what_counts_and_nothing_else(life: in
     play(SEED + life)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(1800)
 def test_it_sees_that_a_line_is_broken() -> None:
     """A line of SEEN, each time another: a model that agrees with everything would agree with that, too."""
