@@ -32,7 +32,7 @@ from rollbook.cli.app import (
     table,
     warehouse_path,
 )
-from rollbook.errors import ArgumentError
+from rollbook.errors import ArgumentError, SettingError
 from rollbook.export import EXPORTS, Format, check_target
 from rollbook.landing.records import MAX_ID
 from rollbook.privacy import access as log
@@ -287,6 +287,31 @@ def doctor() -> None:
         err.print("[bold red]A sync could not run:[/] see the failures above.")
         raise typer.Exit(1)
     out.print("[bold green]A sync could run.[/]")
+
+
+@app.command(rich_help_panel=Panel.ASK)
+def notify(
+    *, test: Annotated[bool, typer.Option("--test", help="Send a message that says it is a test.")] = False
+) -> None:
+    """Send a test message to every address of ROLLBOOK_NOTIFY, and say which of them took it.
+
+    Exits 1 if one did not.
+    """
+    from rollbook.outputs.notify.channels import send
+
+    settings = load(fetches=False)
+    if not test:
+        raise ArgumentError("Add --test to send a test message; alerts about nights go out by themselves")
+    if settings.notify is None:
+        raise SettingError("ROLLBOOK_NOTIFY is not set, so nobody is told of a failed or a held night")
+    text = f"This is a test from {machine.account()}'s Rollbook. Alerts about failed, held and late nights come here."
+    failed = send(settings.notify, settings.notify_names, "Rollbook: a test", text)
+    for name in settings.notify_names:
+        out.print(
+            f"{name} {failed[name].message.partition(' of ROLLBOOK_NOTIFY ')[2] if name in failed else 'took it'}."
+        )
+    if failed:
+        raise typer.Exit(1)
 
 
 def _examine_dagster(home: Path | None) -> Iterator[Finding]:

@@ -99,8 +99,17 @@ def serve(
         daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace)]
         for name, command in (("UI", web), ("daemon", daemon)):
             children[name] = stack.enter_context(child_process(command))
-        out.print(f"The UI is at http://{host}:{port}; {runs}.")
+        while not _answers(host, port) and all(child.poll() is None for child in children.values()):
+            time.sleep(0.2)
+        out.print(f"The UI is ready at http://{host}:{port}; {runs}.")
         _wait(children)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether something listens there."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=5):
+        return True
+    return False
 
 
 @contextmanager
@@ -128,6 +137,11 @@ def _what_is_served() -> tuple[list[str], str]:
     registry = settings.registry()
     if registry is None:
         single = settings.load()
+        if not single.notify_names and not os.environ.get(DEMO):
+            err.print(
+                "[yellow]Warning:[/] nobody would be told of a failed or a held night: set ROLLBOOK_NOTIFY, and try it"
+                " with `rollbook notify --test`"
+            )
         return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
     sources = settings.sources(registry)
     if wrong := [name for name in registry.institutions if name not in sources]:
