@@ -41,6 +41,7 @@ SINGLE = (
     "access",
     "codes find 1",
     "mirror status",
+    "notify --test",
     "explore",
 )
 
