@@ -61,6 +61,7 @@ def test_its_python_runs_and_gives_rows(published: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(tmp_path))
     exec(block, frames)  # noqa: S102 - the README's own lines
     assert not frames["watch"].empty
+    assert not frames["changed"].empty
     assert not frames["moved"].empty
 
 
