@@ -1,8 +1,8 @@
 """Rollbook: nightly student and class records in DuckDB, with every change kept.
 
 README.md in the folder above says what each folder does, and the import contracts in pyproject.toml say which may
-import which. Importing this package is cheap: `open` (a school's records in a notebook) and the
-component, which needs Dagster, are loaded when they are asked for.
+import which. Importing this package is cheap: `open` (a school's records in a notebook) and the component, which needs
+Dagster, are loaded when they are asked for.
 """
 
 from importlib import import_module

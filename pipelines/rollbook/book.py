@@ -110,10 +110,13 @@ class Book:
 
         `on` a day: as it was on the last landed day up to that day, for the current tables and `students_to_watch`.
         """
-        self._check(name)
+        if name not in (known := self._names()):
+            alike = sorted((each for each in known if name in each and not each.endswith(_AS_OF)), key=len)
+            hint = f": did you mean {' or '.join(alike[:3])}?" if alike else "; `tables()` lists all"
+            raise ArgumentError(f"There is no table or view {name!r}{hint}")
         if on is None:
             return self._ask(f"FROM {name}")
-        there = sorted(known.removesuffix(_AS_OF) for known in self._names() if known.endswith(_AS_OF))
+        there = sorted(each.removesuffix(_AS_OF) for each in known if each.endswith(_AS_OF))
         if name not in there:
             raise ArgumentError(f"{name} cannot be read as of a day: choose from {', '.join(there)}")
         return self._ask(f"FROM {name}{_AS_OF}($on)", {"on": _day(on)})
@@ -177,12 +180,6 @@ class Book:
         """
         named = run_query(self._file, listed).rows
         return {name if schema == "main" else f"{schema}.{name}" for schema, name in named}
-
-    def _check(self, name: str) -> None:
-        if name not in (known := self._names()):
-            alike = sorted((each for each in known if name in each and not each.endswith(_AS_OF)), key=len)
-            hint = f": did you mean {' or '.join(alike[:3])}?" if alike else "; `tables()` lists all"
-            raise ArgumentError(f"There is no table or view {name!r}{hint}")
 
 
 def _day(given: date | str) -> date:

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 
 from tests.campaign.ledger import Key
+from tests.support.reading import writable
 
 DIGEST = 16  # characters
 EDITS = (
@@ -33,8 +34,7 @@ def digest(path: Path) -> str:
 def cut(path: Path, random: Random) -> None:
     """The end of a file is lost."""
     content = path.read_bytes()
-    path.chmod(0o600)
-    path.write_bytes(content[: random.randrange(len(content))])
+    writable(path).write_bytes(content[: random.randrange(len(content))])
 
 
 def scribble(path: Path, random: Random) -> None:
@@ -42,8 +42,7 @@ def scribble(path: Path, random: Random) -> None:
     content = bytearray(path.read_bytes())
     for place in range(random.randrange(min(300_000, len(content) // 2)), len(content) - 64, 50_000):
         content[place : place + 64] = random.randbytes(64)
-    path.chmod(0o600)
-    path.write_bytes(content)
+    writable(path).write_bytes(content)
 
 
 def replace_by_folder(path: Path, note: str) -> None:
@@ -131,8 +130,7 @@ def flip(path: Path, random: Random) -> None:
     content = bytearray(path.read_bytes() or b"0")
     place = random.randrange(len(content))
     content[place] = 0xFF if content[place] != 0xFF else 0xFE
-    path.chmod(0o600)
-    path.write_bytes(content)
+    writable(path).write_bytes(content)
 
 
 def become_folder(path: Path, _: Random) -> None:

@@ -63,8 +63,6 @@ def write(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, sheets:
         shown: dict[str, _Sheet] = {}
         for called, row in _named(rows, sheets):
             if called not in shown:
-                for before in shown.values():
-                    before.finish()
                 if len(shown) == SHEETS:
                     raise ArgumentError(f"{sheets.by} has more than {SHEETS} values: too many sheets for one file")
                 shown[called] = _Sheet(workbook, _free_name(called, shown), rows, sheets.above)

@@ -78,15 +78,15 @@ def change_guard(
     columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
     were too many to search for (G2). Where many records of a set would go, the rows that go with them are not named.
     """
-    removed, changed, lost_measures = list[str](), list[str](), list[str]()
+    removed, changed, lost_measures = dict[str, str](), list[str](), list[str]()
     for c in counts:
         own, of_record = SETS[TABLES[c.table].set], c.table in SETS
         if not own.walked or not c.before:
             continue
         what = c.table if of_record else f"rows of {c.table}"
-        with_record = any(f" {own.name} (" in named for named in removed)
-        if not with_record and c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before:
-            removed.append(f"{c.removed} of {c.before} {what} ({100 * c.removed / c.before:.3g} %)")
+        is_over = c.removed > NEVER_HELD_ROWS and 100 * c.removed > removed_percent * c.before
+        if is_over and own.name not in removed:
+            removed[c.table] = f"{c.removed} of {c.before} {what} ({100 * c.removed / c.before:.3g} %)"
         if 100 * c.altered > changed_percent * c.before:
             changed.append(f"{c.altered} of {c.before} {what} ({100 * c.altered / c.before:.3g} %)")
         if vanished := {name: n for name, n in c.vanished.items() if n[1] > NEVER_HELD_ROWS}:
@@ -97,9 +97,8 @@ def change_guard(
             )
     reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
     if removed:
-        reasons.append(
-            f"{listed(removed)} would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT={removed_percent:g}"
-        )
+        told = listed(list(removed.values()))
+        reasons.append(f"{told} would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT={removed_percent:g}")
     if changed:
         reasons.append(f"{listed(changed)} would change, more than ROLLBOOK_HOLD_CHANGED_PERCENT={changed_percent:g}")
     return "; ".join((*reasons, *lost_measures))
