@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import duckdb
@@ -57,9 +58,10 @@ def write(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, sheets:
         raise ArgumentError(
             "Excel files need the extra `excel`: pip install 'rollbook[excel]'. CSV and Parquet need nothing more"
         ) from None
-    # Row by row to disk, so that a roster of half a million rows needs little memory.
-    options, count = {"constant_memory": True, "tmpdir": str(scratch), "remove_timezone": True, **ONLY_TEXT}, 0
-    with xlsxwriter.Workbook(file, options) as workbook:
+    options, count = {"constant_memory": True, "remove_timezone": True, **ONLY_TEXT}, 0
+    # Row by row to disk, so that a roster of half a million rows needs little memory. xlsxwriter leaves the files of
+    # sheets without rows behind.
+    with TemporaryDirectory(dir=scratch) as own, xlsxwriter.Workbook(file, {"tmpdir": own, **options}) as workbook:
         shown: dict[str, _Sheet] = {}
         for called, row in _named(rows, sheets):
             if called not in shown:
