@@ -22,9 +22,9 @@ from rollbook.views import catalog
 RELATION = "SELECT * FROM some_relation"
 # The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"touched": False, "observations": RELATION, "since": True, "names": True, "among": ""},
-    {"touched": False, "observations": None, "since": False, "names": False, "among": "delta"},
-    {"touched": True, "observations": RELATION, "since": False, "names": False, "among": ""},
+    {"touched": False, "observations": RELATION, "since": True, "names": True, "among": "", "is_past": True},
+    {"touched": False, "observations": None, "since": False, "names": False, "among": "delta", "is_past": False},
+    {"touched": True, "observations": RELATION, "since": False, "names": False, "among": "", "is_past": True},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -44,6 +44,7 @@ ALWAYS: dict[str, object] = {
     "some_ids": "id >= 1",
     "change_keys": CHANGE_KEYS,
     "most": 10,
+    "fed": catalog.FED,
     "version": "a1b2",
     "flags": ("is_falling", "is_inactive"),
     "day": "DATE '2026-10-07'",

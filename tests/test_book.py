@@ -46,6 +46,7 @@ def test_every_answer_is_a_frame_with_the_rows_that_sql_gives(book: Book, fortni
         f"FROM changes WHERE snapshot_date >= DATE '{BEFORE}'": book.changes(BEFORE),
         f"FROM changes WHERE snapshot_date = DATE '{BEFORE}'": book.changes(str(BEFORE), BEFORE),
         f"FROM student_timeline WHERE student_id = {student}": book.student(student),
+        "FROM changes_since(NULL, NULL)": book.changes_since(),
         "SELECT name FROM students WHERE student_id = 1": book.query(
             "SELECT name FROM students WHERE student_id = $id", {"id": 1}
         ),

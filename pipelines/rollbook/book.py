@@ -141,6 +141,14 @@ class Book:
         days = {"since": _day(since), "until": date.max if until is None else _day(until)}
         return self._ask("FROM changes WHERE snapshot_date BETWEEN $since AND $until ORDER BY ALL", days)
 
+    def changes_since(self, epoch: int | None = None, number: int | None = None) -> Any:
+        """What became different for readers since a publish, for a system with a copy of its own: a row for each
+        publish and row of a current table or of `students_to_watch`. One row `read everything` answers numbers that
+        the file does not know. Keep the last row's `epoch` and `number` for the next question.
+        """
+        asked = {"epoch": epoch, "number": number}
+        return self._ask("FROM changes_since($epoch, $number)", asked)
+
     def to_watch(self, on: date | str | None = None) -> Any:
         """The students to watch now, or on a day, a row each, with the reasons."""
         return self.table("students_to_watch", on)

@@ -39,6 +39,7 @@ from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
 from tests.campaign.school import CAP, School, shown
 from tests.campaign.wire import in_process
+from tests.support.consumer import Consumer
 from tests.support.nights import SET_OF, House, approve_held, night, tables_in
 from tests.support.processes.kills import die_at_step
 from tests.support.processes.machines import left_over
@@ -47,6 +48,7 @@ from tests.support.wire.service import Service
 KEEP_DAYS = 10  # from the middle of a life on
 BACKED_UP = 4  # nights between two backups of the whole warehouse
 NIGHTS = 30  # of a life
+GIVEN = {"students": "[1]", "since_epoch": "1", "since_number": "1"}  # for the macros' parameters; else a day
 DONE, REFUSED = 0, 9  # the exit codes of a process that did some work
 
 
@@ -173,6 +175,9 @@ class Campaign:
         self.missing = False
         # Whether files of the lake were spoiled that nobody may have noticed yet.
         self.worn = False
+        # Other systems that poll: after each publish, and now and then.
+        self.consumers = Consumer(), Consumer()
+        self.polls = self.chance("polls")
         # The view of readers while a writer works: the last file, and the complaints.
         self._reading = duckdb.connect()
         self._last_read: int | None = None
@@ -523,6 +528,9 @@ class Campaign:
         with self.reading(self.published) as con:
             rows, recorded = tables_in(con), {(d, n): str(v) for d, n, v in con.execute(RECORDED).fetchall()}
             totals = [con.execute(query).fetchone() for query in TOTALS]
+            for consumer in self.consumers[: 1 if self.polls.random() < 0.7 else None]:
+                consumer.poll(con)
+                assert (told := consumer.differences(con)) == [], f"what changes_since tells: {told}"
         expected = self.ledger.tables()
         assert rows == expected, "\n".join([complaint, *differences(rows, expected)])
         counted, all_ = self.ledger.recorded()
@@ -553,7 +561,7 @@ class Campaign:
                 for schema, name in con.execute(RELATIONS).fetchall():
                     con.execute(f"SELECT * FROM {schema}.{name}").fetchall()
                 for name, parameters in con.execute(MACROS).fetchall():
-                    given = ["[1]" if each == "students" else f"DATE '{self.today}'" for each in parameters]
+                    given = [GIVEN.get(each, f"DATE '{self.today}'") for each in parameters]
                     con.execute(f"SELECT * FROM {name}({', '.join(given)})").fetchall()
         except duckdb.Error as error:  # a view of snapshots is as whole as the snapshots
             if not (self.worn and "/snapshots/" in str(error)):

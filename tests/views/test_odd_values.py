@@ -17,8 +17,9 @@ FIRST_ID = MAX_ID - 1000
 def ask_views(house: House) -> None:
     """Ask every view, measure and macro; what cannot answer raises."""
     queries = [*(f"FROM {v.name}" for v in catalog.views()), *(m.query for m in metrics.METRICS)]
-    for days in (f"DATE '{night(8)}'", "DATE '0001-01-01'", "DATE '9999-12-31'"):
-        given = {"day": days, "from_day": "DATE '0001-01-01'", "to_day": days, "students": f"[{FIRST_ID}]"}
+    for days in (f"DATE '{night(8)}'", "DATE '9999-12-31'"):
+        given = {"day": days, "from_day": days, "to_day": days, "students": f"[{FIRST_ID}]"}
+        given |= {"since_epoch": "1", "since_number": "1"}
         for macro in catalog.macros():
             call = f"{macro.name}({', '.join(given[name] for name in macro.parameters)})"
             queries.append(f"FROM {call}" if macro.kind == "MACRO TABLE" else f"SELECT {call}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -47,6 +48,13 @@ def student_progress(base: Base) -> pd.DataFrame:
     frame["unchanged_since"] = frame.valid_from
     never = frame.has_ever_logged_in.map({False: False})
     frame["is_active"] = (frame.days_inactive <= 7).where(frame.days_inactive.notna(), never)
+    frame["is_registered"] = frame.is_registered == 1
+    unstated = base("snapshots.observed").query("state == 'not_stated' and table_name == 'student_summaries'")
+    rows = base("snapshots.student_summaries").merge(
+        unstated, left_on=["snapshot_date", "student_id"], right_on=["snapshot_date", "id"], how="left", indicator=True
+    )
+    stated = rows[rows._merge == "left_only"].groupby("student_id").snapshot_date.max()
+    frame["stated_on"] = frame.student_id.map(stated)
     return frame
 
 
@@ -89,7 +97,7 @@ def class_daily(base: Base) -> pd.DataFrame:
         for other in ("class_summaries", "class_assignment_activity"):
             theirs = base.as_of(other, day).drop(columns=["valid_from", "valid_to"])
             frame = frame.merge(theirs, on="class_id", how="left")
-        rows.append(frame.assign(snapshot_date=day))
+        rows.append(frame.assign(snapshot_date=day, is_active=frame.class_status == 1))
     return pd.concat(rows)
 
 
@@ -112,7 +120,30 @@ def course_overview(base: Base) -> pd.DataFrame:
 
 
 def teacher_overview(base: Base) -> pd.DataFrame:
-    return _grouped(base, "teacher_id", ["teacher_name", "teacher_email"])
+    frame = _grouped(base, "teacher_id", ["teacher_name", "teacher_email"]).set_index("teacher_id")
+    taught = base("student_classes").merge(base("classes")[["class_id", "teacher_id"]], on="class_id")
+    taught = taught[["teacher_id", "student_id"]].drop_duplicates().merge(base("student_summaries"), how="left")
+    taught["completion"] = taught.completion_rate.where(taught.total_assignments > 0)
+    taught["watched"] = taught.student_id.isin(base("students_to_watch").student_id)
+    groups = taught.groupby("teacher_id")
+    frame["to_watch"] = groups.watched.sum().reindex(frame.index, fill_value=0)
+    frame["average_completion"] = groups.completion.mean().round(2)
+    frame["average_score"] = groups.average_score.mean().round(2)
+    return frame.reset_index()
+
+
+def data_quality_rows(base: Base) -> pd.DataFrame:
+    """Those of the newest day, from the tables themselves."""
+    classes, listed = base("classes"), base("student_classes")
+    counts = listed.groupby("class_id").size()
+    active = classes[(classes.class_status == 1) & classes.student_count.notna()]
+    differing = active[active.student_count != active.class_id.map(counts).fillna(0)].class_id
+    submitted = base("class_assignment_activity")
+    both = submitted.students_with_submissions + submitted.students_without_submissions
+    odd = submitted[both.notna() & submitted.students_enrolled.notna() & (both != submitted.students_enrolled)].class_id
+    unlisted = sorted(set(listed.class_id) - set(classes.class_id))
+    of: dict[str, Iterable[int]] = {"count mismatch": differing, "submissions": odd, "unlisted class": unlisted}
+    return pd.DataFrame([{"kind": kind, "class_id": each} for kind, ids in of.items() for each in ids])
 
 
 def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
@@ -147,6 +178,47 @@ def test_a_view_says_what_pandas_says(name: str, fortnight: School, base: Base) 
     assert shown == [pytest.approx(row, abs=0.0101) for row in computed]
 
 
+def test_the_rows_behind_a_finding_are_those_that_it_counts(fortnight: School, base: Base) -> None:
+    kinds = ("count mismatch", "submissions", "unlisted class")
+    shown = fortnight.frame(f"SELECT kind, class_id FROM data_quality_rows WHERE kind IN {kinds}")
+    assert plain(shown, ["kind", "class_id"]) == plain(data_quality_rows(base), ["kind", "class_id"]) != []
+    grouped = """
+        SELECT kind, about, COUNT(*), MIN(since), MAX(last_seen) FROM data_quality_rows
+        WHERE kind <> 'same_person' GROUP BY kind, about, description
+    """
+    found = f"SELECT kind, about, how_many, since, last_seen FROM data_quality SEMI JOIN ({grouped}) USING (kind)"
+    assert sorted(fortnight.rows(grouped)) == sorted(fortnight.rows(found))
+
+
+def test_a_student_s_changes_are_the_difference_of_two_days(fortnight: School, base: Base) -> None:
+    columns = ["student_id", "score_then", "score_now", "difference", "is_new", "is_gone"]
+    then, now = (base.as_of("student_summaries", pd.Timestamp(day)) for day in (DAYS[1], LAST))
+    both = then[["student_id", "average_score"]].merge(
+        now[["student_id", "average_score"]], on="student_id", how="outer", indicator=True, suffixes=("_then", "_now")
+    )
+    both["difference"] = (both.average_score_now - both.average_score_then).round(2)
+    computed = both.assign(
+        score_then=both.average_score_then, score_now=both.average_score_now,
+        is_new=both._merge == "right_only", is_gone=both._merge == "left_only",
+    )  # fmt: skip
+    shown = fortnight.frame(f"""
+        SELECT student_id, average_score_then AS score_then, average_score_now AS score_now,
+            average_score_difference AS difference, is_new, is_gone
+        FROM student_changes(DATE '{DAYS[1]}', DATE '{LAST}')
+    """)
+    assert computed.is_new.any()
+    assert plain(shown, columns) == [pytest.approx(row, abs=0.0101) for row in plain(computed, columns)]
+
+
+@pytest.mark.parametrize(
+    "macro", ["students_as_of({})", "students_to_watch_as_of({})", "student_changes({}, '2100-01-01')"]
+)
+def test_a_day_before_the_first_says_so(fortnight: School, macro: str) -> None:
+    asked = macro.format(f"'{DAYS[0] - timedelta(days=1)}'")
+    with pytest.raises(duckdb.Error, match=f"Nothing is known as of .*: the first landed day is {DAYS[0]}"):
+        fortnight.rows(f"FROM {asked}")
+
+
 def test_each_day_of_watch_daily_equals_students_to_watch_as_of(fortnight: School) -> None:
     columns = "student_id, name, severity, reason, reason_count"
     query = f"SELECT {columns} FROM watch_daily WHERE change IS DISTINCT FROM 'no longer to watch' AND snapshot_date"
@@ -157,7 +229,6 @@ def test_each_day_of_watch_daily_equals_students_to_watch_as_of(fortnight: Schoo
     assert fortnight.rows(f"{query} = DATE '{LAST}' ORDER BY student_id") == newest
     whole = "SELECT * FROM students_to_watch"
     assert fortnight.rows(whole) == fortnight.rows(f"{whole}_as_of(DATE '2100-01-01')")
-    assert fortnight.rows(f"{whole}_as_of(DATE '{DAYS[0] - timedelta(days=1)}')") == []
 
 
 def test_watch_daily_of_a_class_is_that_of_its_students(fortnight: School) -> None:

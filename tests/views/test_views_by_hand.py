@@ -58,9 +58,9 @@ def test_a_class_no_longer_listed_keeps_the_title_from_its_students(hand: Hand) 
     for number, title in ((7, "as Ada has it"), (8, "another")):
         hand.put("main.student_classes", student_id=1, class_id=number, class_title=title, course_name="own course")
     hand.put("main.classes", class_id=7, class_title="as the class has it", class_status=1, course_name=None)
-    query = "SELECT class_id, class_title, course_name, class_status, name FROM roster ORDER BY 1"
+    query = "SELECT class_id, class_title, course_name, is_class_active, name FROM roster ORDER BY 1"
     assert hand.ask(query) == [
-        (7, "as the class has it", "own course", 1, "Ada"),
+        (7, "as the class has it", "own course", True, "Ada"),
         (8, "another", "own course", None, "Ada"),
     ]
 
@@ -245,17 +245,38 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
 
 def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> None:
     for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
-        hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=course, student_count=0)
+        size = 30 if number == 3 else 0
+        hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=course, student_count=size)
         hand.put("main.class_summaries", class_id=number, average_completion_rate=completion, average_score=score)
     query = """SELECT class_id, course_completion_rate, completion_vs_course, completion_rank_in_course,
                    completion_rank, score_vs_institution, score_rank_in_course, score_rank, minutes_per_student,
-                   classes_in_course
+                   classes_in_course, others_in_course, others_in_institution, is_small
                FROM class_comparison ORDER BY 1"""
     assert hand.ask(query) == [
-        (1, 70.0, 10.0, 1, 1, None, None, None, None, 2),
-        (2, 70.0, -10.0, 2, 2, 0.0, 1, 1, None, 2),
-        (3, None, None, None, 3, 0.0, None, 1, None, None),
+        (1, 60.0, 20.0, 1, 1, None, None, None, None, 2, 1, 2, True),
+        (2, 80.0, -20.0, 2, 2, 0.0, 1, 1, None, 2, 1, 2, True),
+        (3, None, None, None, 3, 0.0, None, 1, None, None, None, 2, False),
     ]
+
+
+def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand: Hand) -> None:
+    hand.land(*D)
+    hand.student(1, "Ada")
+    for number, course in ((7, 5), (8, 5), (9, 6)):
+        hand.put("history.classes", class_id=number, course_id=course, valid_from=D[0])
+    spans = {7: (D[0], D[3]), 8: (D[5], D[7]), 9: (D[4], None), 10: (D[0], D[5]), 11: (D[4], None)}
+    for number, (valid_from, valid_to) in spans.items():
+        hand.put(
+            "history.student_classes", student_id=1, class_id=number, class_title=f"c{number}",
+            course_name="Art" if number > 9 else None, valid_from=valid_from, valid_to=valid_to,
+        )  # fmt: skip
+    query = "SELECT student_id, name, course_name, left_class_id, left_on, joined_class_id, joined_on FROM transfers"
+    assert hand.ask(query) == [
+        (1, "Ada", "Art", 10, D[5], 11, D[4]),
+        (1, "Ada", None, 7, D[3], 8, D[5]),
+    ]
+    hand.put("history.student_classes", student_id=1, class_id=7, valid_from=D[11])  # four days after leaving 8
+    assert len(hand.ask(query)) == 2
 
 
 def received(hand: Hand, day: date, landing: int) -> None:

@@ -17,7 +17,7 @@ from rollbook.errors import DamagedError
 from rollbook.landing.erased import Matcher, StudentTraces, find, rewrite
 from rollbook.landing.raw import RawStore
 from rollbook.source.pagination import Progress
-from rollbook.store import ops, schema, without
+from rollbook.store import feed, ops, schema, without
 from rollbook.store.clean import clean
 from rollbook.store.published import remove
 from rollbook.store.warehouse import Warehouse
@@ -95,6 +95,7 @@ class Erasures:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
                 ops.record(con, self.raw, full_refresh=True)
+                feed.begin(con)
                 # A new version: the files beside the published file are made again. The macros answer for this
                 # version only.
                 catalog.create_macros(con, catalog.macros(ops.stamp(con, self.clock())))

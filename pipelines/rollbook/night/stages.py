@@ -17,7 +17,7 @@ from rollbook.night.ingest import Flattened
 from rollbook.night.landings import Composed, refused_since
 from rollbook.night.rollbook import Rollbook
 from rollbook.source.fetch import Draft, fetch
-from rollbook.store import checks, ops
+from rollbook.store import checks, feed, ops
 from rollbook.store.database import transaction
 from rollbook.store.history.engine import History
 from rollbook.store.lake import DayRecord, Lake, StagedLake
@@ -52,11 +52,14 @@ class Merged:
     """The next file, brought up to the lake: the changes per current table, and what `publish` need not check again.
 
     `since` is the first day that the merge changed (None: everything), `unchanged` the tables that no change touched.
+    Against the file `base`, only the `touched` tables may differ; None if no table can be compared with that file.
     """
 
     counts: tuple[TableCounts, ...]
     since: date | None = None
     unchanged: frozenset[str] = frozenset()
+    base: Path | None = None
+    touched: frozenset[str] = frozenset()
 
 
 def land(
@@ -254,7 +257,7 @@ def merge_into(
             if behind and base and not forgotten:
                 since, unchanged = min(behind), history.unchanged
         ops.record(con, rollbook.raw, full_refresh=full_refresh or bool(changed))
-    return Merged(tuple(counts), since, unchanged)
+    return Merged(tuple(counts), since, unchanged, None if changed else base, history.touched)
 
 
 def publish(rollbook: Rollbook, merged: Merged) -> None:
@@ -290,6 +293,10 @@ def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> Non
                 ops.expire_rejects(con, shown_from)
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
             catalog.create(con, rollbook.lake, shown, ops.stamp(con, rollbook.clock()))
+            if merged.base is None:
+                feed.begin(con)
+        if merged.base is not None:
+            feed.record(con, merged.base, merged.since, sorted(merged.touched))
         findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged)
         if broken := [sentence for sentences in findings.values() for sentence in sentences]:
             raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", findings)

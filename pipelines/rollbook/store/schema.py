@@ -243,6 +243,38 @@ VERSION = Relation(
     key=("id",),
 )
 
+PUBLISHES = Relation(
+    "ops",
+    "publishes",
+    "One row per publish that changes_since knows: the last ones of this epoch.",
+    (
+        Column(
+            "number", "BIGINT", "Its number, never given twice: about the microseconds since 1970 when it was made."
+        ),
+        Column("epoch", "BIGINT", "The number of the first publish that this one follows from."),
+    ),
+    key=("number",),
+)
+
+FEED = Relation(
+    "ops",
+    "feed",
+    "One row per publish and row that it made different for readers; see changes_since.",
+    (
+        Column("number", "BIGINT", "The publish."),
+        Column("table_name", "VARCHAR", "The current table, or students_to_watch.", personal=False),
+        *(replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
+        Column(
+            "change",
+            "VARCHAR",
+            "added, changed or removed; corrected: only what was known of past days is different.",
+            personal=False,
+        ),
+    ),
+    key=("number", "table_name", *CHANGE_KEYS),
+    nullable=CHANGE_KEYS,
+)
+
 # Files of the lake beside those of the declared tables; read by the view of this name.
 OBSERVED = Relation(
     "snapshots",
@@ -277,7 +309,12 @@ KEPT: tuple[Relation, ...] = (
     MERGED_DAYS,
     PROVEN_DAYS,
     VERSION,
+    PUBLISHES,
+    FEED,
 )
+
+# What tells of publishes: no function of the landed days (G7).
+OF_PUBLISHES = (VERSION, PUBLISHES, FEED)
 
 # Suffix of a table's name while its replacement is made.
 REPLACED = "_was"

@@ -25,7 +25,7 @@ from rollbook.errors import DeclarationError
 from rollbook.store import schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
-from rollbook.store.schema import OBSERVED
+from rollbook.store.schema import CHANGE_KEYS, OBSERVED
 from rollbook.store.statements import statements
 from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
 from rollbook.views import editable, metrics
@@ -48,12 +48,14 @@ VIEWS: tuple[str, ...] = (
     "class_weekly",
     "enrollment_changes",
     "enrollment_spans",
+    "transfers",
     "student_identities",
     "student_timeline",
     "course_overview",
     "teacher_overview",
     "sync_log",
     "calendar",
+    "data_quality_rows",
     "data_quality",
     "metrics",
 )
@@ -112,11 +114,15 @@ PARTS: dict[str, object] = {
     "metrics": metrics.METRICS,
     "thresholds": tuple(t.name for t in editable.DEFAULTS),
     "active_days": metrics.ACTIVE_DAYS,
+    "small_class": metrics.SMALL_CLASS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
     "percents": tuple((t, c) for t in TABLES.values() for c in t.tracked if c.percent),
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
 }
+
+# The tables and views that changes_since tells of, each with the key.
+FED = (*((t.name, t.key) for t in TABLES.values()), ("students_to_watch", (SETS["students"].key,)))
 
 # A macro in the file that returns the digest of the views.
 _MADE = "views_digest"
@@ -209,7 +215,8 @@ def as_of(table: Table, version: str, *before: str) -> Macro:
     """Return the macro for a table as of a day, with more columns `before` the table's own."""
     shown = ", ".join((*before, names(table.versioned)))
     about = (
-        f"The rows of {table.name} on the last landed day on or before a day, without untracked columns; none before"
+        f"The rows of {table.name} on the last landed day on or before a day, without untracked columns; an error"
+        " before"
     )
     return Macro(
         f"{table.name}_as_of",
@@ -236,8 +243,8 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         Macro(
             "students_to_watch_as_of",
             ("day",),
-            "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; none"
-            " before the first landed day.",
+            "The rows of students_to_watch on the last landed day on or before a day, by the current thresholds; an"
+            " error before the first landed day.",
             sql("students_to_watch_as_of", version=version, **PARTS),
         ),
         Macro(
@@ -248,6 +255,22 @@ def macros(version: str = "") -> tuple[Macro, ...]:
             sql("watch_daily_of", version=version, **PARTS),
         ),
         changes_between(version),
+        Macro(
+            "student_changes",
+            ("from_day", "to_day"),
+            "A row per student: completion, score, assignments and minutes as of two days, and the difference; NULL"
+            " where the student's record was not there, or did not state them.",
+            sql("student_changes", version=version),
+        ),
+        Macro(
+            "changes_since",
+            ("since_epoch", "since_number"),
+            "What became different for readers after a publish: a row per publish and row of a current table or of"
+            " students_to_watch, with the row as it is now, as JSON (NULL if it is gone). `corrected`: only what was"
+            " known of past days is different. One row `read everything` answers an epoch and number that the file"
+            " does not know, such as NULL: read what you need, and go on from the row's epoch and number.",
+            sql("changes_since", version=version, change_keys=CHANGE_KEYS, fed=FED),
+        ),
         Macro(
             "as_of_day",
             ("day",),

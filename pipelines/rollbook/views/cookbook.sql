@@ -92,7 +92,7 @@ SELECT
     n.class_title, b.snapshot_date AS since, b.average_completion_rate AS before, n.average_completion_rate AS now,
     ROUND(n.average_completion_rate - b.average_completion_rate, 1) AS points
 FROM class_daily AS n INNER JOIN class_daily AS b USING (class_id)
-WHERE n.snapshot_date = (SELECT MAX(snapshot_date) FROM progress_daily) AND n.class_status = 1
+WHERE n.snapshot_date = (SELECT MAX(snapshot_date) FROM progress_daily) AND n.is_active
     -- The day a week before or, if nothing was landed on it, the last landed day before that.
     AND b.snapshot_date = (SELECT as_of_day(MAX(snapshot_date) - 7) FROM progress_daily)
 ORDER BY points DESC NULLS LAST

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 from rollbook.store import schema
-from rollbook.store.schema import PAGES, SYNCS, VERSION
+from rollbook.store.schema import OF_PUBLISHES, PAGES, SYNCS, VERSION
 from rollbook.store.statements import INSTITUTION, statements
 from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
@@ -62,7 +62,7 @@ INSTITUTIONS = Relation(
 
 def shared() -> tuple[Relation, ...]:
     """Return the institutions' tables that a fleet's file has; `pages` describes bodies, which stay with each."""
-    return tuple(r for r in schema.declared() if r not in (PAGES, VERSION))
+    return tuple(r for r in schema.declared() if r not in (PAGES, *OF_PUBLISHES))
 
 
 def views() -> tuple[catalog.View, ...]:

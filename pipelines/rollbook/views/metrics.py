@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 # Days after the last activity during which a student still counts as active.
 ACTIVE_DAYS = 7
+# A class with fewer students is small: one of them may move its averages a lot.
+SMALL_CLASS = 5
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,6 @@ def _of_course(name: str, definition: str, sql: str) -> Metric:
     return Metric(
         name, definition, sql, ("course_id",), "classes WHERE course_id IS NOT NULL", f"course_overview.{name}"
     )
-
-
-def _of_classes(name: str, definition: str, column: str) -> Metric:
-    """An average over the active classes of a course."""
-    source = "classes LEFT JOIN class_summaries USING (class_id) WHERE class_status = 1 AND course_id IS NOT NULL"
-    return Metric(name, definition, f"ROUND(AVG({column}), 2)", ("course_id",), source, f"class_comparison.{name}")
 
 
 def _of_roster(name: str, definition: str, sql: str) -> Metric:
@@ -146,16 +142,6 @@ METRICS: tuple[Metric, ...] = (
         "The average completion of these students, each over all of their classes. The class's own completion, over its"
         " own assignments, is another number: average_completion_rate, as its record gives it.",
         f"ROUND(AVG({_COMPLETION}), 2)",
-    ),
-    _of_classes(
-        "course_completion_rate",
-        "The average completion of a course's active classes, each class counted once, whatever its size.",
-        "average_completion_rate",
-    ),
-    _of_classes(
-        "course_score",
-        "The average score of a course's active classes, each class counted once, whatever its size.",
-        "average_score",
     ),
 )
 

@@ -11,15 +11,16 @@ from collections.abc import Iterable
 import duckdb
 
 from rollbook.store.database import literal
-from rollbook.store.schema import CHANGE_KEYS, CHANGES, DRIFT, PAGES, REFUSED_VALUES, REJECTS, SYNCS
+from rollbook.store.schema import CHANGE_KEYS, CHANGES, DRIFT, FEED, PAGES, PUBLISHES, REFUSED_VALUES, REJECTS, SYNCS
 from rollbook.tables import SETS, TABLES, Column, Relation, Table
 from rollbook.views.catalog import View
 
 STUDENT = SETS["students"].key
 CODE = "A random code for the student in this file; the same every night, until a new release (see ops.release)."
 LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
-# Tables about single records as received: they quote records or are derived from them.
-OF_RECORDS = (REJECTS, REFUSED_VALUES, DRIFT, PAGES)
+# Tables about single records as received, which quote records or are derived from them; and the feed, which would tell
+# that a name changed.
+OF_RECORDS = (REJECTS, REFUSED_VALUES, DRIFT, PAGES, PUBLISHES, FEED)
 RELEASE = Relation(
     "ops",
     "release",

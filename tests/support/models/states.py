@@ -104,7 +104,8 @@ def _pupil(record: Record, before: Pupil | None) -> Pupil:
 
 def _class(record: Record) -> Row:
     return {
-        **{k: record[k] for k in ("class_title", "class_status", "student_count")},
+        **{k: record[k] for k in ("class_title", "student_count")},
+        "is_active": record["class_status"] == 1,
         **{k: record["course"][k] for k in ("course_id", "course_name")},
         "teacher_id": record["teacher"]["teacher_id"],
         **record["summary"],

@@ -50,7 +50,7 @@ from rollbook.night.rollbook import Rollbook
 from rollbook.settings import Settings
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
-from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
+from rollbook.store.schema import OF_PUBLISHES, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
@@ -612,7 +612,7 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("ours", "theirs")]
         for r in declared()
-        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS)
+        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, *OF_PUBLISHES)
     }
     if in_lake:
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]

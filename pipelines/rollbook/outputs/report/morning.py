@@ -101,7 +101,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
             class_title, student_count AS students, average_completion_rate AS completion, average_score AS score,
             completion_vs_course AS points
         FROM main.class_comparison
-        WHERE completion_vs_course IS NOT NULL AND classes_in_course > 1 AND student_count >= {MIN_STUDENTS}
+        WHERE completion_vs_course IS NOT NULL AND student_count >= {MIN_STUDENTS}
         ORDER BY completion_vs_course DESC, class_id
         """,
     )

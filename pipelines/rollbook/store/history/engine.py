@@ -49,6 +49,11 @@ class History:
         # The tables that no work here has changed.
         self.unchanged: frozenset[str] = frozenset(TABLES)
 
+    @property
+    def touched(self) -> frozenset[str]:
+        """The tables that work here may have changed."""
+        return frozenset(TABLES) - self.unchanged
+
     def merged_days(self) -> dict[date, str]:
         """The landed days that the history holds, with the content digest of each."""
         return dict(self.con.execute("SELECT snapshot_date, digest FROM spans.days ORDER BY 1").fetchall())

@@ -53,6 +53,17 @@ ROUND({{ value }}, 2) + 0
 )
 {%- endmacro -%}
 
+{#- The day that a macro is asked about: an error before the first landed day, of which nothing is known. -#}
+{%- macro landed(version, day) -%}
+{{ own(version, "CASE
+        WHEN CAST(" ~ day ~ " AS DATE) < (SELECT MIN(snapshot_date) FROM spans.days) THEN ERROR(
+            'Nothing is known as of ' || CAST(" ~ day ~ " AS DATE) || ': the first landed day is '
+            || (SELECT MIN(snapshot_date) FROM spans.days)
+        )
+        ELSE CAST(" ~ day ~ " AS DATE)
+    END") }}
+{%- endmacro -%}
+
 {#- A number rounded, halves up. -#}
 {%- macro rounded(value, places=2) -%}
 CAST(FLOOR(({{ value }}) * {{ 10 ** places }} + 0.5) AS DOUBLE) / {{ 10 ** places }}

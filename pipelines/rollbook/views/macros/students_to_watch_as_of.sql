@@ -2,7 +2,6 @@
 {% import "_watch.sql" as watch with context %}
 CREATE OR REPLACE MACRO main.students_to_watch_as_of(day) AS TABLE
 WITH asked AS (
-    SELECT {{ m.own(version, "(SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date <= CAST(day AS DATE))") }}
-        AS on_day
+    SELECT MAX(snapshot_date) AS on_day FROM spans.days WHERE snapshot_date <= {{ m.landed(version, "day") }}
 ),
 {{ watch.students() }}

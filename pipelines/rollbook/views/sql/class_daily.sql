@@ -4,7 +4,7 @@
 --   snapshot_date                 The day of the snapshot.
 --   class_id                      The class's id at the records service.
 --   class_title                   Class name on that day.
---   class_status                  0 = inactive, 1 = active, on that day.
+--   is_active                     Whether the class was active on that day.
 --   course_id                     The course's id.
 --   course_name                   The course's name.
 --   teacher_id                    The primary teacher's id on that day.
@@ -19,7 +19,7 @@ SELECT
     d.snapshot_date,
     c.class_id,
     c.class_title,
-    c.class_status,
+    c.class_status = 1 AS is_active,
     c.course_id,
     c.course_name,
     c.teacher_id,

@@ -11,7 +11,7 @@
 --   landed_days               How many days of the week were landed.
 --   class_id                  The class's id at the records service.
 --   class_title               Class name on that day.
---   class_status              0 = inactive, 1 = active, on that day.
+--   is_active                 Whether the class was active on that day.
 --   course_id                 The course's id.
 --   course_name               The course's name.
 --   teacher_id                The primary teacher's id on that day.
@@ -65,7 +65,7 @@ SELECT
     w.landed_days,
     c.class_id,
     c.class_title,
-    c.class_status,
+    c.class_status = 1 AS is_active,
     c.course_id,
     c.course_name,
     c.teacher_id,

@@ -6,7 +6,7 @@
 --   class_id        The class's id at the records service.
 --   class_title     Class name.
 --   class_code      Class code or section identifier.
---   class_status    0 = inactive, 1 = active; NULL when the class is not listed.
+--   is_class_active  Whether the class is active; NULL when it is not listed, or does not say.
 --   course_id       The course's id.
 --   course_name     The course's name.
 --   teacher_id      The primary teacher's id.
@@ -22,7 +22,7 @@ SELECT
     e.class_id,
     COALESCE(c.class_title, e.class_title) AS class_title,
     c.class_code,
-    c.class_status,
+    c.class_status = 1 AS is_class_active,
     c.course_id,
     COALESCE(c.course_name, e.course_name) AS course_name,
     c.teacher_id,

@@ -9,7 +9,7 @@
 --   reference_id                 The institution's own student id.
 --   profile_image                URL of a picture.
 --   registration_date            Day of registration.
---   is_registered                1 for every student the service returns.
+--   is_registered                Whether the service says that the student is registered: so of all whom it returns.
 --   class_count                  Active classes the student's record lists; NULL when it never stated them.
 --   class_titles                 Their titles, in alphabetical order, separated by '; '; NULL when there are none.
 --   total_assignments            Assignments given, since the service began to count: see student_weekly.
@@ -29,6 +29,7 @@
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 --   days_since_last_activity     Days since the last activity, as the service last stated it.
 --   unchanged_since              The landed day that first showed the current summary.
+--   stated_on                    The last landed day that stated the summary; before the newest one, what was known then stands.
 WITH listed AS (
     SELECT
         student_id,
@@ -61,7 +62,7 @@ SELECT
     s.reference_id,
     s.profile_image,
     s.registration_date,
-    s.is_registered,
+    s.is_registered = 1 AS is_registered,
     COALESCE(l.class_count, CASE WHEN n.student_id IS NOT NULL THEN 0 END) AS class_count,
     l.class_titles,
     summary.total_assignments,
@@ -80,7 +81,8 @@ SELECT
     {{ metric.days_inactive }} AS days_inactive,
     {{ metric.is_active }} AS is_active,
     activity.days_since_last_activity,
-    h.valid_from AS unchanged_since
+    h.valid_from AS unchanged_since,
+    LEAST(stated.until, landed.snapshot_date) AS stated_on
 FROM main.students AS s
 CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed
 LEFT JOIN main.student_summaries AS summary USING (student_id)
@@ -89,3 +91,7 @@ LEFT JOIN listed AS l USING (student_id)
 LEFT JOIN in_none AS n USING (student_id)
 LEFT JOIN (SELECT student_id, valid_from FROM history.student_summaries WHERE valid_to IS NULL) AS h
     USING (student_id)
+LEFT JOIN (
+    SELECT student_id, MAX(COALESCE(last_day, DATE 'infinity')) AS until
+    FROM spans.student_summaries WHERE span_state = 'stated' GROUP BY student_id
+) AS stated USING (student_id)

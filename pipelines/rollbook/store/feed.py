@@ -1,0 +1,65 @@
+"""The feed: which rows each publish made different for readers, so that another system can poll (`changes_since`).
+
+A publish has a number, which is never given twice: about the microseconds since 1970, more than the last. An epoch is a
+run of publishes of which each was made from the one before; it is named by its first number. A rebuild from nothing, a
+new declaration and an erasure begin an epoch, and its readers are told to read everything.
+
+The feed tells readers of publishes, and is not a function of the landed days as the history is (G7). It holds keys
+alone: the rows are where they always are.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+
+import duckdb
+
+from rollbook.store.database import count, literal, transaction
+from rollbook.store.statements import statements
+from rollbook.tables import TABLES
+
+# A system that polls less often than once in so many publishes reads everything.
+KEPT = 31
+
+sql = statements("rollbook.store")
+
+
+def begin(con: duckdb.DuckDBPyConnection) -> None:
+    """Begin a new epoch in an open file, with this publish."""
+    con.execute("DELETE FROM ops.feed")
+    number = _next_number(con)
+    con.execute("DELETE FROM ops.publishes")
+    con.execute("INSERT INTO ops.publishes VALUES ($1, $1)", [number])
+
+
+def record(con: duckdb.DuckDBPyConnection, before: Path, since: date | None, touched: Iterable[str]) -> None:
+    """Write into an open file what differs from the file `before`, of which it is a copy that was brought up to date.
+
+    Only the `touched` tables may differ, and in their history only the days from `since` on (None: any).
+    """
+    number = _next_number(con)
+    con.execute(f"ATTACH {literal(before)} AS before (READ_ONLY)")
+    try:
+        with transaction(con):
+            newest = con.execute("SELECT MAX(snapshot_date) FROM before.spans.days").fetchall()[0][0]
+            is_past = since is None or newest is None or since <= newest
+            for name in touched:
+                values = {"number": number} | ({"since": since} if is_past else {})
+                con.execute(sql("feed", table=TABLES[name], is_past=is_past), values)
+            con.execute(sql("feed_watch"), {"number": number})
+            con.execute("INSERT INTO ops.publishes SELECT $1, COALESCE(MAX(epoch), $1) FROM ops.publishes", [number])
+            oldest = "(SELECT MIN(number) FROM (SELECT number FROM ops.publishes ORDER BY number DESC LIMIT $kept))"
+            count(con, f"DELETE FROM ops.publishes WHERE number < {oldest}", {"kept": KEPT})
+            con.execute("DELETE FROM ops.feed WHERE number <= (SELECT MIN(number) FROM ops.publishes)")
+    finally:
+        con.execute("DETACH before")
+
+
+def _next_number(con: duckdb.DuckDBPyConnection) -> int:
+    (last,) = con.execute("SELECT MAX(number) FROM ops.publishes").fetchone() or (None,)
+    # Up to a second later: also where the clock was set back, a file that was restored does not give a number again.
+    return max(time.time_ns() // 1000, last or 0) + 1 + secrets.randbelow(1_000_000)

@@ -1,0 +1,38 @@
+-- transfers: One row per student who left one class and joined another of its course, within three days.
+-- key: student_id, left_class_id, left_on, joined_class_id, joined_on
+--
+-- The course is that of the class's record or, without one, the name that the student's record gives.
+--
+--   student_id          The student's id at the records service.
+--   name                The student's full name on the day of joining.
+--   course_name         The course, as the student's record names it.
+--   left_class_id       The class that the student left.
+--   left_class_title    Its name.
+--   left_on             The landed day that first showed it.
+--   joined_class_id     The class that the student joined.
+--   joined_class_title  Its name.
+--   joined_on           The landed day that first showed it: up to three days before or after left_on.
+WITH courses AS (
+    SELECT class_id, ARG_MAX(course_id, valid_from) AS course_id FROM history.classes GROUP BY class_id
+),
+moved AS (SELECT e.*, c.course_id FROM main.enrollment_changes AS e LEFT JOIN courses AS c USING (class_id))
+SELECT
+    j.student_id,
+    j.name,
+    COALESCE(j.course_name, l.course_name) AS course_name,
+    l.class_id AS left_class_id,
+    l.class_title AS left_class_title,
+    l.snapshot_date AS left_on,
+    j.class_id AS joined_class_id,
+    j.class_title AS joined_class_title,
+    j.snapshot_date AS joined_on
+FROM moved AS l
+INNER JOIN moved AS j
+    ON j.student_id = l.student_id AND j.class_id <> l.class_id
+    AND j.snapshot_date BETWEEN l.snapshot_date - 3 AND l.snapshot_date + 3
+WHERE l.change = 'left' AND j.change = 'joined'
+    AND CASE
+        WHEN l.course_id IS NULL OR j.course_id IS NULL THEN l.course_name = j.course_name
+        ELSE l.course_id = j.course_id
+    END
+ORDER BY joined_on, student_id, left_class_id, joined_class_id

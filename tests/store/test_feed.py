@@ -1,0 +1,135 @@
+"""The feed: another system that knows `changes_since` alone ends with the rows of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from rollbook.night import past
+from rollbook.night.past import always
+from rollbook.operations import discard as discards
+from rollbook.operations.restore import restore
+from rollbook.store import feed
+from tests.support import reading
+from tests.support.consumer import Consumer
+from tests.support.nights import House, new_house, night
+from tests.support.records import classes, student, students
+from tests.support.warehouses.erasures import erase
+
+BEHIND = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    with new_house(hold_changed_percent=100, hold_removed_percent=100) as house:
+        yield house
+
+
+def poll(house: House, *consumers: Consumer) -> None:
+    """Everybody polls, and then holds what the file holds."""
+    with duckdb.connect(str(house.published), read_only=True) as con:
+        for consumer in consumers:
+            consumer.poll(con)
+            assert consumer.differences(con) == []
+
+
+def test_a_consumer_follows_a_pupil_who_enters_leaves_returns_is_corrected_and_is_erased(house: House) -> None:
+    nightly, weekly = Consumer(), Consumer()
+    house.night(1, students(6), classes(3))
+    poll(house, nightly, weekly)
+    assert (nightly.whole, nightly.told) == (1, [])
+    house.night(3, [*students(6), student(9)])
+    poll(house, nightly)
+    assert nightly.told.count("added") == len(nightly.told) > 1
+    house.night(4, students(6))
+    poll(house, nightly)
+    assert "removed" in nightly.told
+    house.night(5, [*students(6), student(9, summary=BEHIND)])
+    poll(house, nightly)
+    assert ("students_to_watch", (9,)) in nightly.rows
+    nightly.told.clear()
+    house.night(2, [*students(6), student(9, name="As of then")])
+    poll(house, nightly)
+    assert "corrected" in nightly.told
+    poll(house, nightly, weekly)
+    assert (nightly.whole, weekly.whole) == (1, 1)
+    erase(house, 9)
+    poll(house, nightly, weekly)
+    assert (nightly.whole, weekly.whole) == (2, 2)
+    assert not [key for key in weekly.rows if key[1][0] == 9 and key[0] in ("students", "students_to_watch")]
+    assert reading.rows(house.published, "SELECT COUNT(*) FROM ops.feed") == [(0,)]
+
+
+def test_a_night_in_which_nothing_happens_tells_nothing(house: House) -> None:
+    consumer = Consumer()
+    house.night(1, students(6), classes(3))
+    poll(house, consumer)
+    house.night(2)
+    poll(house, consumer)
+    assert (consumer.whole, consumer.told) == (1, [])
+
+
+def test_a_discarded_day_is_told(house: House) -> None:
+    consumer = Consumer()
+    house.night(1, students(6), classes(3))
+    house.night(2, [*students(5), student(6, name="Wrong")])
+    poll(house, consumer)
+    discards.discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    poll(house, consumer)
+    assert (consumer.whole, set(consumer.told)) == (1, {"changed"})
+
+
+def test_a_file_from_before_and_what_follows_it_are_told_from_what_is_lost(house: House) -> None:
+    early, late = Consumer(), Consumer()
+    house.night(1, students(6), classes(3))
+    house.night(2, students(7))
+    poll(house, early)
+    house.night(3, students(8))
+    poll(house, late)
+    restore(house.rollbook(), house.rollbook().warehouse.kept()[0])
+    poll(house, early, late)
+    assert (early.whole, late.whole) == (1, 2)
+    house.night(4, students(9))
+    poll(house, early, late)
+    assert (early.whole, late.whole) == (1, 2)
+
+
+def test_a_rebuild_from_nothing_begins_an_epoch(house: House) -> None:
+    consumer = Consumer()
+    house.night(1, students(6), classes(3))
+    poll(house, consumer)
+    past.rebuild(house.rollbook(), confirm=always)
+    poll(house, consumer)
+    assert consumer.whole == 2
+
+
+def test_who_polls_too_seldom_reads_everything(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "KEPT", 3)
+    seldom, often = Consumer(), Consumer()
+    for number in range(1, 6):
+        house.night(number, students(5 + number), classes(3))
+        poll(house, *[often, *[seldom] * (number in (1, 5))])
+    assert (seldom.whole, often.whole) == (2, 1)
+    assert reading.rows(house.published, "SELECT COUNT(*) FROM ops.publishes") == [(3,)]
+    assert reading.rows(house.published, "SELECT COUNT(DISTINCT number) FROM ops.feed") == [(2,)]
+
+
+@pytest.mark.parametrize("asked", ["NULL, NULL", "1, 1", "(SELECT MAX(epoch) FROM ops.publishes), 1"])
+def test_what_the_file_does_not_know_is_answered_by_one_row(house: House, asked: str) -> None:
+    house.night(1, students(6), classes(3))
+    newest = reading.rows(house.published, "SELECT epoch, number FROM ops.publishes")
+    told = reading.rows(house.published, f"SELECT epoch, number, change FROM changes_since({asked})")
+    assert told == [(*newest[0], "read everything")]
+
+
+def test_the_file_without_names_always_answers_read_everything(house: House) -> None:
+    house.over["pseudonymous"] = True
+    house.night(1, students(6), classes(3))
+    house.night(2, students(7))
+    file = house.warehouse / "rollbook-pseudonymous.duckdb"
+    assert reading.rows(file, "SELECT epoch, number, change FROM changes_since(1, 1)") == [
+        (None, None, "read everything")
+    ]
+    assert reading.rows(file, "SELECT COUNT(*) FROM ops.feed") == [(0,)]
