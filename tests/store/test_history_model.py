@@ -252,6 +252,10 @@ def travel(world: World, table: Table, want: set[Any], changes: set[Any]) -> Non
     world.con.execute(sql("changes_between", version=version))
     for day in (FIRST + timedelta(days=n) for n in range(-1, 8)):
         then = {(k, v) for k, v, since, until in want if since <= day and (until is None or day < until)}
+        if day < min(History(world.con, world.lake).merged_days(), default=day):
+            with pytest.raises(duckdb.Error, match="Nothing is known as of"):
+                world.rows(f"FROM {table.name}_as_of($1)", day)
+            continue
         rows = world.rows(f"FROM {table.name}_as_of($1)", day)
         assert in_order((r[:keys], r[keys:]) for r in rows) == in_order(then), (table.name, day)
         last = day + timedelta(days=3)

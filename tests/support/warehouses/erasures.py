@@ -10,13 +10,14 @@ from rollbook.night.past import always
 from rollbook.operations import discard as discards
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Certificate
+from rollbook.store.schema import OF_PUBLISHES
 from tests.support.nights import House, night
 from tests.support.processes import canary
 from tests.support.records import Records, classes, student, students
 
 # Descriptions of a file or a landing, which change with an erasure.
 MADE = (
-    ("spans", "version"),
+    *((relation.schema, relation.name) for relation in OF_PUBLISHES),
     ("spans", "days"),
     ("ops", "pages"),
     ("ops", "sync_sets"),
