@@ -32,7 +32,13 @@ def test_every_table_view_macro_and_column_has_a_comment(fortnight: School) -> N
 
 def test_views_are_remade_only_after_a_change_beneath_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(catalog, "create_views", lambda con: calls.append("views"))
+    create_views = catalog.create_views
+
+    def noted(con: duckdb.DuckDBPyConnection) -> None:
+        calls.append("views")
+        create_views(con)
+
+    monkeypatch.setattr(catalog, "create_views", noted)
     with duckdb.connect() as con:
         schema.ensure(con)
         lake = Lake(tmp_path)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rollbook.cli.app import err, out, safe, table
 from rollbook.errors import ArgumentError
-from rollbook.export import Format, check_target, students_in
+from rollbook.export import EXPORTS, Format, check_target, students_in
 from rollbook.privacy import access as log
-from rollbook.store.published import PUBLISHED
+from rollbook.store.published import PUBLISHED, check_is_there
+from rollbook.store.warehouse import BUILD
 from rollbook.util import files
 from rollbook.util.text import count_of, listed
+
+if TYPE_CHECKING:
+    from rollbook.outputs.report.progress import Chosen
 
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
@@ -86,6 +92,23 @@ def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
     out.print(
         "Left blank, since the service does not state it: grades, subjects, periods, phones, parents and guardians."
     )
+
+
+def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool) -> None:
+    """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
+    from rollbook.outputs.report import progress
+
+    published = warehouse / PUBLISHED
+    check_is_there(published)
+    with files.aside(warehouse / BUILD) as scratch:
+        made = progress.make(published, scratch / "pages", chosen, since=since, pdf=pdf, scratch=scratch)
+        log.note(warehouse, "pages", students=len(made.students), what=chosen.words)
+        target = files.folder(warehouse / EXPORTS / "pages") / (chosen.words or "all")
+        shutil.rmtree(target, ignore_errors=True)
+        files.move(scratch / "pages", target)
+    kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}
+    out.print(f"Wrote {listed([f'{count:,} {progress.FOLDERS[kind]}' for kind, count in kinds.items() if count])}.")
+    out.print(f"Open {safe(str(target / (progress.PRINTED if pdf else progress.INDEX)))}", soft_wrap=True)
 
 
 def _format_of(target: Path) -> Format:

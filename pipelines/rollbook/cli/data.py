@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbook.cli.answers import show_answer, write_export, write_roster
+from rollbook.cli.answers import show_answer, write_export, write_pages, write_roster
 from rollbook.cli.app import (
     LEVELS,
     Demo,
@@ -111,6 +111,34 @@ def export(
         name = question if question.replace(".", "_").isidentifier() else "query"
         target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
     write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD, sheet_by=sheet_by)
+
+
+@app.command(rich_help_panel=Panel.READ)
+def pages(
+    student: Annotated[int | None, typer.Option(metavar="ID", help="Only this student's page.")] = None,
+    class_id: Annotated[
+        int | None, typer.Option("--class", metavar="ID", help="Only this class's page, and its students' pages.")
+    ] = None,
+    teacher: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only this teacher's page, own classes and their students.")
+    ] = None,
+    since: Annotated[
+        date | None,
+        typer.Option(
+            parser=parse_day, metavar="DAY", help="The charts' first day; by default the first of the present term."
+        ),
+    ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also print all pages into one PDF; needs Chromium.")] = False,
+    demo: Demo = False,
+) -> None:
+    """Write progress reports: a page for each student, class and teacher, to print or to hand out.
+
+    They are in the warehouse's folder exports/pages/, readable by the owner only; index.html leads to them. A student's
+    page names nobody else; a teacher's shows the own classes only. Each use is a line in the access log.
+    """
+    from rollbook.outputs.report.progress import Chosen
+
+    write_pages(warehouse_path(demo=demo), Chosen(student, class_id, teacher), since=since, pdf=pdf)
 
 
 @app.command(rich_help_panel=Panel.READ)

@@ -287,9 +287,9 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
-    create_macros(con, macros(version))
     if _views_made(con) != _views_digest():  # a night's file is a copy of the last file, usually with the same views
         _make_views(con)
+    create_macros(con, macros(version))
 
 
 @cache

@@ -30,6 +30,7 @@ SINGLE = (
     "discard 2026-11-20 --reason x",
     "sql SELECT",
     "export students",
+    "pages",
     "why students 7",
     "status",
     "doctor",

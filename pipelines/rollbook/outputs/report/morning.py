@@ -21,6 +21,7 @@ from jinja2 import Environment
 
 from rollbook.store.statements import statements
 from rollbook.util import pages
+from rollbook.views.metrics import SMALL_CLASS
 
 # A month of trend, and lists that fit on a page.
 DAYS = 31
@@ -32,9 +33,6 @@ NAMED, NAMED_AT_ONCE = 400, 20  # the rest of the named students are folded
 SEVERITIES = (4, 3, 2, 1)
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
-# With fewer students, a class's average says more about single students than about the class.
-MIN_STUDENTS = 5
-
 REASONS = (
     ("is_falling", "falling fast"),
     ("is_never_logged_in", "never logged in"),
@@ -96,12 +94,12 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     )
     compared = _all(
         con,
-        f"""
+        """
         SELECT
             class_title, student_count AS students, average_completion_rate AS completion, average_score AS score,
             completion_vs_course AS points
         FROM main.class_comparison
-        WHERE completion_vs_course IS NOT NULL AND student_count >= {MIN_STUDENTS}
+        WHERE completion_vs_course IS NOT NULL AND NOT is_small
         ORDER BY completion_vs_course DESC, class_id
         """,
     )
@@ -289,7 +287,7 @@ def _watch(shown: tuple[Row, ...]) -> Chart:
         LEGEND * bool(legend) + ROW * len(shown),
         (*legend, (SQUARE, "soft", "as before")) if legend else (),
     )
-    across = _scale(0, max(w.watched for w in shown), 0, 100)
+    across = scale(0, max(w.watched for w in shown), 0, 100)
     for y, w in zip(range(LEGEND * bool(legend), chart.height, ROW), shown, strict=True):
         new, both = across(w.new), across(w.watched)
         chart.titles.append((w.class_title, 0, y, 62, "left"))
@@ -309,14 +307,14 @@ def _compare(shown: tuple[Row, ...]) -> Chart:
         "compare",
         "Classes against their course",
         "Bars, one per class, of the points of completion that it is ahead of or behind the average of its course;"
-        f" classes of {MIN_STUDENTS} students and more."
+        f" classes of {SMALL_CLASS} students and more."
         f" Furthest ahead: {described(c for c in shown if c.points > 0)}."
         f" Furthest behind: {described(c for c in reversed(shown) if c.points < 0)}.",
         LEGEND + SIDE * len(shown),
         ((SQUARE, "good", "points ahead"), (SQUARE, "bad", "points behind")),
     )
     most = max(abs(c.points) for c in shown)
-    across = _scale(-most, most, 16, 84)
+    across = scale(-most, most, 16, 84)
     for y, c in zip(range(LEGEND, chart.height, SIDE), shown, strict=True):
         end, ahead = across(c.points), c.points > 0
         chart.titles.append((c.class_title, 0 if ahead else 51.5, y + 3, 48.5, "right" if ahead else "left"))
@@ -338,14 +336,14 @@ def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float
     """Lay out a line for each value, by heading, each below the last. There must be two days or more."""
     first, last = days[0].day, days[-1].day
     span = (last - first).days
-    across = _scale(first.toordinal(), last.toordinal(), 14, 86)
+    across = scale(first.toordinal(), last.toordinal(), 14, 86)
     # As many dates as fit on the narrowest phone.
     weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
     bottom = PANEL * len(values)
     chart = Chart(
-        "trend", last_days(days), f"{len(values)} lines from {_short(first)} to {_short(last)}. ", bottom + 12
+        "trend", last_days(days), f"{len(values)} lines from {short_date(first)} to {short_date(last)}. ", bottom + 12
     )
-    chart.labels = [Label(_short(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
+    chart.labels = [Label(short_date(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
     described = []
     for top, (heading, value) in zip(range(0, bottom, PANEL), values, strict=True):
         high, low = top + 24, top + PANEL - 12
@@ -375,12 +373,12 @@ def _up(values: list[float], bottom: float, top: float) -> Callable[[float], flo
     """A line's vertical scale. It spans at least five points, so that a change of a tenth does not look dramatic."""
     low, high = min(values), max(values)
     spare = max(5 - (high - low), 0) / 2
-    return _scale(low - spare, high + spare, bottom - 4, top + 4)
+    return scale(low - spare, high + spare, bottom - 4, top + 4)
 
 
 def _syncs(nights: tuple[Row, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
-    described = "; ".join(f"{_short(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
+    described = "; ".join(f"{short_date(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
     legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
     top = LEGEND * (2 if len(legend) > KEYS else 1)
     chart = Chart(
@@ -391,17 +389,18 @@ def _syncs(nights: tuple[Row, ...]) -> Chart:
         top + 58,
         legend,
     )
-    across = _scale(0, max(len(nights), 14), 6, 94)
+    across = scale(0, max(len(nights), 14), 6, 94)
     for n, night in enumerate(nights):
         mark, colour = OUTCOMES[night.outcome]
         chart.bars.append((across(n + 0.07), top, across(n + 0.93) - across(n + 0.07), 34, colour))
         chart.labels.append(Label(mark, across(n + 0.5), top + 22, "page", "middle", bold=True))
     for n in range(len(nights) - 1, -1, -7):
-        chart.labels.append(Label(_short(nights[n].day), across(n + 0.5), top + 50, anchor="middle"))
+        chart.labels.append(Label(short_date(nights[n].day), across(n + 0.5), top + 50, anchor="middle"))
     return chart
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """The place of a value between `start` and `end`."""
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
@@ -413,7 +412,8 @@ def _signed(compared: Row) -> str:
     return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _short(day: date) -> str:
+def short_date(day: date) -> str:
+    """A day in a chart: 23 Nov."""
     return f"{day.day} {day:%b}"
 
 
@@ -460,7 +460,7 @@ def render(
             at=f"{at:%Y-%m-%d %H:%M} UTC",
             made=f"{at:%Y-%m-%dT%H:%M:%SZ}",
             stale_hours=STALE_HOURS,
-            least_students=MIN_STUDENTS,
+            least_students=SMALL_CLASS,
             most_named=NAMED,
             named_at_once=NAMED_AT_ONCE,
             most_severe=SEVERITIES[0],
