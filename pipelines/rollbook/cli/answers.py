@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from rollbook.cli.app import err, out, safe, table
 from rollbook.errors import ArgumentError
@@ -17,10 +19,13 @@ from rollbook.privacy import access as log
 from rollbook.store.published import PUBLISHED, check_is_there
 from rollbook.store.warehouse import BUILD
 from rollbook.util import files
-from rollbook.util.text import count_of, listed
+from rollbook.util.text import cell, count_of, listed
 
 if TYPE_CHECKING:
     from rollbook.outputs.report.progress import Chosen
+
+# Of a column on a terminal, in characters; longer text goes on in the next line.
+WIDEST = 48
 
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
@@ -36,9 +41,27 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
         students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
         what=log.without_values(text),
     )
-    out.print(table("", answer.columns, answer.rows))
+    fitting = _fitting(answer.columns, answer.rows) if out.is_terminal else len(answer.columns)
+    if fitting < len(answer.columns) and len(answer.rows) == 1:
+        out.print(table("", ("column", "value"), zip(answer.columns, answer.rows[0], strict=True)))
+    else:
+        out.print(table("", answer.columns[:fitting], [row[:fitting] for row in answer.rows], widest=WIDEST))
+        if left := answer.columns[fitting:]:
+            more = f"{count_of(len(left), 'more column')} would not fit: {safe(listed(left, 8))}"
+            err.print(f"{more}. Widen the window, or name the columns to see.")
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """How many columns, from the first on, the terminal shows whole; a long text is folded at WIDEST."""
+    left = out.width
+    for number, heading in enumerate(columns):
+        widest = max(cell_len(safe(text)) for text in (heading, *(cell(row[number]) for row in rows)))
+        left -= min(widest, WIDEST) + 3  # a space on both sides, and a line
+        if left < -1 and number:  # the last column has no line behind it
+            return number
+    return len(columns)
 
 
 @contextmanager

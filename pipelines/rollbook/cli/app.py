@@ -175,14 +175,16 @@ def confirmed(question: str = "Go on?") -> bool:
     return sys.stdin.isatty() and typer.confirm(question, default=False)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table for the terminal, one line per row; numbers are right-aligned."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, widest: int | None = None) -> Table:
+    """A table for the terminal, one line per row; numbers are right-aligned. Columns are at most `widest` wide."""
     listed = [list(row) for row in rows]
     result = Table(title=safe(title), title_justify="left", title_style="bold", show_edge=False)
     for index, heading in enumerate(columns):
         numeric = all(type(row[index]) in (int, float) for row in listed if row[index] is not None)
         justify: JustifyMethod = "right" if numeric and listed else "left"
-        result.add_column(safe(heading), justify=justify, no_wrap=index == 0, overflow="fold")
+        result.add_column(
+            safe(heading), justify=justify, no_wrap=index == 0 and widest is None, overflow="fold", max_width=widest
+        )
     for row in listed:
         result.add_row(*(safe(cell(value)) for value in row))
     return result
