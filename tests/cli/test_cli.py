@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -102,6 +103,17 @@ def test_a_date_without_a_partition_is_an_argument_to_correct(
     assert service.requests == []
 
 
+def test_the_result_is_one_json_object_for_a_program(rollbook: Run, service: Service) -> None:
+    done = rollbook("sync", "--json", **at(service))
+    result = json.loads(done.stdout)
+    assert (result["snapshot_date"], result["landing"], result["outcome"]) == (str(TODAY), 1, "synced")
+    assert result["received"] == {"students": 60, "classes": len(service.classes)}
+    assert {count["table"]: count["added"] for count in result["counts"]}["students"] == 60
+    del service.students[30:]
+    held = rollbook("sync", "--json", "--fresh", **at(service))
+    assert (held.returncode, held.stdout) == (3, "")
+
+
 def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
     rollbook: Run, tmp_path: Path, service: Service
 ) -> None:
@@ -112,7 +124,14 @@ def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
     assert f"rollbook sync --date {TODAY} --approve" in line
     assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(60,)]
     service.requests.clear()
-    done = rollbook("sync", "--date", str(TODAY), "--approve", **at(service))
+    refused = rollbook("sync", "--date", str(TODAY), "--approve", **at(service))  # nobody can be asked
+    assert "was not confirmed" in one_line(refused, 3)
+    assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(60,)]
+    shown = rollbook("held", "--names", **at(service)).stdout
+    assert "30 of 60 students" in shown
+    assert "Pupil Number60" in shown
+    assert "Pupil Number30 " not in shown
+    done = rollbook("sync", "--date", str(TODAY), "--approve", "--yes", **at(service))
     assert done.returncode == 0, done.stderr
     assert service.requests == []
     assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(30,)]

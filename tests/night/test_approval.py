@@ -137,7 +137,7 @@ def test_the_command_approves_all_held_days_and_names_each(
     digests = [held.hold_digest for held in approvals.to_approve(house.rollbook(), every_day=True)]
     wrong = CliRunner().invoke(app, ["sync", "--approve", "--all", "--date", str(night(2))])
     assert isinstance(wrong.exception, ArgumentError)
-    done = CliRunner().invoke(app, ["sync", "--approve", "--all"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["sync", "--approve", "--all", "--yes"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     for number, digest in zip((2, 3), digests, strict=True):
         assert f"Approving landing 1 of {night(number)} ({digest}), held because" in done.stdout

@@ -172,15 +172,18 @@ def test_the_command_merges_a_part_says_so_and_records_why(
     only = ("sync", "--only", "students:removed,classes:removed")
     refused = CliRunner().invoke(app, [*only, "--date", str(night(2))])
     assert isinstance(refused.exception, ArgumentError)
-    assert refused.exception.message == "--all and --only say what is approved: add --approve"
+    assert refused.exception.message == "--all, --only and --yes are about an approval: add --approve"
     nothing = CliRunner().invoke(app, ["sync", "--approve", "--only", ""])  # `--only "$PARTS"` without PARTS: not all
     assert isinstance(nothing.exception, ArgumentError)
     assert nothing.exception.message.startswith("Parts of what was held are students:removed")
     assert nothing.stdout == ""
-    done = CliRunner().invoke(app, [*only, "--approve", "--reason", "the leavers are known"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, [*only, "--approve", "--yes", "--reason", "the leavers are known"], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     assert "Only students:removed, classes:removed of it is merged; the rest stays held." in done.stdout
-    assert f"Approved in part {night(2)}. `rollbook status` shows what stays held." in done.stdout
+    assert f"Approved in part {night(2)}: students:removed, classes:removed. Readers have that now." in done.stdout
+    assert "Still held: classes:listed, students:listed." in done.stdout
     assert house.tables() == expected("students:removed", "classes:removed").tables()
     (approval,) = house.landings(night(2))[-1].approvals
     assert (approval.parts, approval.reason) == (("classes:removed", "students:removed"), "the leavers are known")

@@ -26,18 +26,19 @@ from rollbook.cli.app import (
     out,
     parse_day,
     print_counts,
+    print_json,
     progress,
     received,
     safe,
     table,
 )
-from rollbook.errors import ArgumentError, MirrorError, SettingError
-from rollbook.landing.manifest import Details
+from rollbook.errors import ArgumentError, MirrorError, NotConfirmedError, SettingError
+from rollbook.landing.manifest import PARTS, Details, Hold
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
-    from rollbook.landing.manifest import Hold, Manifest
+    from rollbook.landing.manifest import Manifest
     from rollbook.night.past import Backfilled
     from rollbook.night.rollbook import Rollbook
     from rollbook.outputs.mirror.mirror import Mirror
@@ -75,11 +76,16 @@ def sync(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what a sync would do now: fetch, compare, write nothing.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --approve: do not ask.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write the result as one JSON object to standard output, and nothing else.")
+    ] = False,
 ) -> None:
     """Sync now, as each night: fetch everything once, evaluate, merge and publish.
 
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
-    used again. An approval merges the held sync that the command shows, and nothing that another sync holds meanwhile.
+    used again. An approval shows what is held (`rollbook held` shows who would go) and asks first; without a terminal,
+    add --yes. It merges the held sync that the command shows, and nothing that another sync holds meanwhile.
     With --approve --all, no held day stays a hole in the history. With --approve --only, the rest stays held, until
     approved or superseded by a later sync of the day. The parts are students:removed and classes:removed (what is no
     longer listed; child rows go along), students:listed and classes:listed (what the listed records state, new or
@@ -101,14 +107,17 @@ def sync(
         return
     rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only is not None else []
     if approve:
-        _approve(rollbook, day, parts, reason, every_day=every_day)
+        _approve(rollbook, day, parts, reason, every_day=every_day, yes=yes)
         return
-    if every_day or parts:
-        raise ArgumentError("--all and --only say what is approved: add --approve")
+    if every_day or parts or yes:
+        raise ArgumentError("--all, --only and --yes are about an approval: add --approve")
     chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
     with _recorded(rollbook, chosen), progress() as rollbook.progress:
         night.sync(rollbook, chosen, details=details, fresh=fresh)
+    if as_json:
+        print_json(_as_json(rollbook.landings.counted(chosen)[-1]))
+        return
     synced = _print_synced(rollbook, chosen)
     if before and before[-1].landing == synced.landing:
         out.print(
@@ -129,8 +138,28 @@ def _recorded(rollbook: Rollbook, day: date) -> Iterator[None]:
         yield
 
 
-def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool) -> None:
-    """Show what is held and merge that, by the digests of what was shown."""
+def _as_json(synced: Manifest) -> dict[str, object]:
+    """A sync's result, as `ops.syncs` has it, with the records received and the changes in each table."""
+    shown = (
+        "snapshot_date",
+        "landing",
+        "started_at",
+        "judged_at",
+        "verdict",
+        "reason",
+        "received",
+        "rejected",
+        "counts",
+    )
+    return {name: getattr(synced, name) for name in shown} | {
+        "outcome": synced.verdict.outcome if synced.verdict else ""
+    }
+
+
+def _approve(
+    rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool, yes: bool
+) -> None:
+    """Show what is held, ask, and merge that, by the digests of what was shown."""
     from rollbook.operations import approvals
 
     if day and every_day:
@@ -150,14 +179,28 @@ def _approve(rollbook: Rollbook, day: date | None, parts: list[str], reason: str
     days = [each.snapshot_date for each in held]
     if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
         err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
+    if not (yes or confirmed()):
+        raise NotConfirmedError(
+            "Held: it was not confirmed (without a terminal, add --yes). Nothing was changed",
+            Hold(reason="", counts=()),
+        )
     digests = [each.hold_digest for each in held]
     with _recorded(rollbook, days[-1]), progress() as rollbook.progress:
-        approvals.approve(rollbook, digests, days=days, only=parts, reason=reason)
+        done = approvals.approve(rollbook, digests, days=days, only=parts, reason=reason)
     if parts:
-        out.print(f"[bold green]Approved in part[/] {_days(days)}. `rollbook status` shows what stays held.")
+        left = sorted({part for each in rollbook.raw.days() for part in _left(rollbook, each) if each in days})
+        out.print(f"[bold green]Approved in part[/] {_days(days)}: {safe(listed(parts))}. Readers have that now.")
+        print_counts(done.counts, nothing="No current row changed.")
+        out.print(f"Still held: {listed(left)}. `rollbook held` shows what that would change.")
         return
     for approved in days:
         _print_synced(rollbook, approved)
+
+
+def _left(rollbook: Rollbook, day: date) -> set[str]:
+    """The parts of a day's held landing that are not approved."""
+    held = rollbook.landings.held(day)
+    return set() if held is None else {*PARTS} - {*held.parts}
 
 
 def _print_synced(rollbook: Rollbook, day: date) -> Manifest:
@@ -188,6 +231,40 @@ def _print_preview(rollbook: Rollbook) -> None:
     if differences.counts:
         print_counts(differences.counts, nothing="No current row would change.")
     out.print("Nothing was written.")
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def held(
+    day: Annotated[
+        date | None,
+        typer.Option("--date", parser=parse_day, metavar="DAY", help="The held day; by default the newest."),
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Name the students who would go.")] = False,
+) -> None:
+    """Show what a held sync would change: by table, which classes lose whom, and with --names which students go.
+
+    Nothing is changed, and the sync stays held: `rollbook sync --approve` merges it. --names is a line in the access
+    log.
+    """
+    from rollbook.operations import approvals
+    from rollbook.operations.held import going
+    from rollbook.privacy import access
+
+    rollbook = open_rollbook()
+    waiting = approvals.to_approve(rollbook, day)[-1]
+    with progress() as rollbook.progress:
+        would = going(rollbook, waiting)
+    if names:
+        access.note(rollbook.warehouse.root, "held --names", students=len(would.students))
+    out.print(f"Landing {waiting.landing} of {waiting.snapshot_date} is held because {safe(waiting.reason)}.")
+    print_counts(would.counts, "What would change", nothing="No current row would change.")
+    if would.classes:
+        rows = [(title, students, leaving, closes) for title, students, leaving, closes in would.classes]
+        out.print(table("Classes", ("class", "students now", "would leave", "closes"), rows))
+    if names and would.students:
+        out.print(table("Students who would go", ("student_id", "name"), would.students))
+    elif would.students:
+        out.print(f"{count_of(len(would.students), 'student')} would go: --names says who.")
 
 
 @app.command(rich_help_panel=Panel.SYNC)

@@ -7,8 +7,10 @@ process is killed, the next writer removes it.
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import date
 
 from rollbook.errors import BehindError, ContractChangedError
 from rollbook.landing.manifest import Manifest, TableCounts
@@ -34,10 +36,26 @@ class Diff:
 def diff(rollbook: Rollbook) -> Diff:
     """Walk both sets and compare them with what is published; change nothing. Takes no writer lock.
 
-    Raises what fetching raises. Raises BehindError when the published file does not match what was landed, because a
-    sync would recover first and then compare with something else.
+    Raises what fetching raises, and BehindError as `trial`.
     """
     day = rollbook.partition(rollbook.today())
+    with trial(rollbook, day) as beside:
+        manifest = land(beside, day, before=nights_before(rollbook))
+        try:
+            evaluation = evaluate(beside, manifest, beside.composer.flatten(manifest))
+        except ContractChangedError as error:
+            return Diff(manifest, "failed", error.message)
+    decision, rejected = evaluation.decision, evaluation.flattened.rejected()
+    return Diff(manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)
+
+
+@contextmanager
+def trial(rollbook: Rollbook, day: date) -> Iterator[Rollbook]:
+    """A Rollbook beside, with what was landed on a day, whose writes go to a folder that is removed at the end.
+
+    Raises BehindError when the published file does not match what was landed, because a sync would recover first and
+    then compare with something else.
+    """
     if not rollbook.recovery.is_current():
         raise BehindError(
             "The published file does not match the landings: a sync is running or was interrupted, or the file was lost"
@@ -46,22 +64,16 @@ def diff(rollbook: Rollbook) -> Diff:
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(rollbook.warehouse.build)
     with machine_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
-        trial = Rollbook(
+        raw = RawStore(folder / "raw", rollbook.raw.erasure_register)
+        # A day is composed of all its landings.
+        landed = rollbook.raw.root / f"snapshot_date={day}"
+        if landed.is_dir():
+            unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
+            shutil.copytree(landed, raw.root / landed.name, ignore=unfinished)
+        yield Rollbook(
             rollbook.settings,
             clock=rollbook.clock,
             progress=rollbook.progress,
             warehouse=Warehouse(rollbook.warehouse.root, rollbook.warehouse.mode, folder / "build"),
-            raw=RawStore(folder / "raw", rollbook.raw.erasure_register),
+            raw=raw,
         )
-        # A day is composed of all its landings, so a sync would include those of earlier today.
-        landed = rollbook.raw.root / f"snapshot_date={day}"
-        if landed.is_dir():
-            unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
-            shutil.copytree(landed, trial.raw.root / landed.name, ignore=unfinished)
-        manifest = land(trial, day, before=nights_before(rollbook))
-        try:
-            evaluation = evaluate(trial, manifest, trial.composer.flatten(manifest))
-        except ContractChangedError as error:
-            return Diff(manifest, "failed", error.message)
-    decision, rejected = evaluation.decision, evaluation.flattened.rejected()
-    return Diff(manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)

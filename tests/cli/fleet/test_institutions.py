@@ -25,6 +25,7 @@ pytestmark = pytest.mark.timeout(400)
 # With what a person would type; each is about one institution's warehouse.
 SINGLE = (
     "sync",
+    "held",
     "backfill 2026-11-20 2026-11-21",
     "rebuild",
     "discard 2026-11-20 --reason x",

@@ -1,0 +1,63 @@
+"""What a held landing would change for readers: which students and classes would go, and from which classes.
+
+The landing is composed, merged and compared in a private folder in `build/`, which is removed at the end; nothing else
+is written, and the landing stays held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rollbook.landing.manifest import Manifest, TableCounts
+from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import evaluate, merge_into
+from rollbook.operations.diff import trial
+from rollbook.store.database import connect, literal
+from rollbook.store.lake import StagedLake
+
+
+@dataclass(frozen=True)
+class Going:
+    """What readers would lose if all of a held landing were merged.
+
+    `students` are ids and names; `classes` are titles, each with the students listed now, how many of them would go,
+    and whether the class itself would. `counts` are the changes in each current table.
+    """
+
+    counts: tuple[TableCounts, ...]
+    students: tuple[tuple[int, str], ...]
+    classes: tuple[tuple[str, int, int, bool], ...]
+
+
+def going(rollbook: Rollbook, held: Manifest) -> Going:
+    """Compare what is published with what would be after the approval of a held landing. Takes no writer lock.
+
+    Raises BehindError as `diff.trial`, and ContractChangedError.
+    """
+    with trial(rollbook, held.snapshot_date) as beside:
+        evaluation = evaluate(beside, held, beside.composer.flatten(held))
+        staged = StagedLake(beside.lake, beside.warehouse.staged_lake)
+        beside.composer.copy(evaluation.composed, staged)
+        merged = merge_into(beside, beside.recovery.published_file(), lake=staged, without=frozenset())
+        with connect(scratch=beside.warehouse.scratch, about=rollbook.warehouse.published_file) as con:
+            con.execute(f"ATTACH {literal(rollbook.warehouse.published_file)} AS published (READ_ONLY)")
+            con.execute(f"ATTACH {literal(beside.warehouse.next)} AS next (READ_ONLY)")
+            students = con.execute("""
+                SELECT student_id, name FROM published.main.students ANTI JOIN next.main.students USING (student_id)
+                ORDER BY name, student_id
+            """).fetchall()
+            classes = con.execute("""
+                SELECT
+                    ANY_VALUE(COALESCE(c.class_title, e.class_title)) AS title,
+                    COUNT(e.student_id) AS students,
+                    COUNT(e.student_id) FILTER (n.student_id IS NULL) AS leaving,
+                    c.class_id IS NOT NULL AND BOOL_AND(k.class_id IS NULL) AS closes
+                FROM published.main.student_classes AS e
+                FULL JOIN published.main.classes AS c USING (class_id)
+                LEFT JOIN next.main.student_classes AS n USING (class_id, student_id)
+                LEFT JOIN next.main.classes AS k USING (class_id)
+                GROUP BY class_id, c.class_id
+                HAVING leaving > 0 OR closes
+                ORDER BY leaving DESC, title, class_id
+            """).fetchall()
+    return Going(merged.counts, tuple(students), tuple(classes))
