@@ -108,7 +108,7 @@ def test_the_pages_verdict_is_the_newest_day_of_watch_daily(fortnight: School) -
     assert f"New since Tuesday, 6 October 2026 {new} newly to watch : " in shown
     assert f"{former} no longer to watch" in shown
     bands = fortnight.rows("SELECT severity >= 4, COUNT(*) FROM students_to_watch GROUP BY 1 ORDER BY 1")
-    assert f"4 and more {bands[1][1]} " in shown
+    assert f"high {bands[1][1]} " in shown
 
 
 def test_report_counts_of_changes_match_the_views(fortnight: School) -> None:
@@ -134,10 +134,11 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
 
 def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: School) -> None:
     listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
-    matches = re.findall(r"<li><strong>(.*?)</strong>.*?severity ([\d.]+); .*?<br>(.*?)</li>", listed)
+    matches = re.findall(r"<li><strong>(.*?)</strong>.*?title=.([\d.]+).>(\w+)</span>; .*?<br>(.*?)</li>", listed)
     to_watch = fortnight.rows("SELECT name, severity, reason FROM students_to_watch ORDER BY severity DESC, student_id")
     assert [tuple(map(unescape, row)) for row in matches] == [
-        (n, f"{severity:.1f}", why) for n, severity, why in to_watch
+        (n, f"{severity:.1f}", "high" if severity >= 4 else "medium" if severity >= 2 else "low", why)
+        for n, severity, why in to_watch
     ]
 
 

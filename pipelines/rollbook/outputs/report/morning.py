@@ -29,8 +29,8 @@ CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # the rest of the named students are folded
-# Lower bounds of the severity groups; each group ends where the group before begins.
-SEVERITIES = (4, 3, 2, 1)
+# A severity in a word, from so many on; it counts 1 to 2 for each reason.
+SEVERITIES = ((4, "high"), (2, "medium"), (0, "low"))
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 REASONS = (
@@ -51,7 +51,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
 
     `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new students by
-    reason; None on the first night. `by_severity` has, for each group in SEVERITIES with students: the bound, the
+    reason; None on the first night. `by_severity` has, for each word in SEVERITIES with students: the word, the
     students to watch, the new students. `watched` are classes with students to watch, `ahead` and `behind` classes
     against the average class of their course, in points of completion. `trend` is the institution on each landed day;
     percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
@@ -70,14 +70,12 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     students = _one(con, "SELECT COUNT(*) FROM main.students")
     silence = _common_silence(con, day, students)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
-    severities = con.execute(f"""
-        SELECT
-            LEAST(CAST(FLOOR(severity) AS INTEGER), {SEVERITIES[0]}) AS at_least,
-            COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
-        FROM to_watch WHERE severity IS NOT NULL
-        GROUP BY at_least ORDER BY at_least DESC
-    """)
-    by_severity = tuple(severities.fetchall())
+    counted = con.execute("""
+        SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
+        FROM to_watch WHERE severity IS NOT NULL GROUP BY severity
+    """).fetchall()
+    groups = [(words, [row[1:] for row in counted if severity_in_words(row[0]) == words]) for _, words in SEVERITIES]
+    by_severity = tuple((words, *map(sum, zip(*of, strict=True))) for words, of in groups if of)
     watched = _all(
         con,
         """
@@ -426,7 +424,9 @@ WEEK = 7  # days; within a week, the name of a weekday says which day
 
 @cache
 def _environment() -> Environment:
-    return pages.environment("rollbook.outputs.report", number=lambda n: f"{n:,}", day=long_date)
+    return pages.environment(
+        "rollbook.outputs.report", number=lambda n: f"{n:,}", day=long_date, in_words=severity_in_words
+    )
 
 
 def render(
@@ -463,10 +463,14 @@ def render(
             least_students=SMALL_CLASS,
             most_named=NAMED,
             named_at_once=NAMED_AT_ONCE,
-            most_severe=SEVERITIES[0],
             trend=last_days(morning.trend) if morning.trend else "",
         )
     )
+
+
+def severity_in_words(severity: float | None) -> str:
+    """High, medium or low; empty for nobody to watch."""
+    return "" if severity is None else next(words for least, words in SEVERITIES if severity >= least)
 
 
 def verdict(morning: Row) -> str:

@@ -22,7 +22,16 @@ from typing import Any
 import duckdb
 
 from rollbook.errors import ArgumentError, MachineError
-from rollbook.outputs.report.morning import Chart, Label, Row, long_date, scale, short_date
+from rollbook.outputs.report.morning import (
+    SEVERITIES,
+    Chart,
+    Label,
+    Row,
+    long_date,
+    scale,
+    severity_in_words,
+    short_date,
+)
 from rollbook.store.database import connect
 from rollbook.store.statements import statements
 from rollbook.util import files, pages
@@ -34,8 +43,6 @@ FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
 DAYS = 92
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 PRINT_SECONDS = 300
-# Least severities of the words; a severity counts 1 to 2 for each reason.
-SEVERITY = ((4, "high"), (2, "medium"), (0, "low"))
 HEIGHT, TOP, BOTTOM = 150, 14, 126  # of a student's chart, in pixels
 
 sql = statements("rollbook.outputs.report")
@@ -135,11 +142,6 @@ def shown(value: float | None, unit: str = "") -> str:
     return f"{value:,.0f}{unit}" if value == int(value) else f"{value:,.1f}{unit}"
 
 
-def severity_in_words(severity: float | None) -> str:
-    """High, medium or low; empty for nobody to watch."""
-    return "" if severity is None else next(words for least, words in SEVERITY if severity >= least)
-
-
 def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     """All that the pages show: students, classes and teachers by id."""
 
@@ -183,7 +185,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
             teacher.classes.append(each)
     for teacher in teachers.values():
         watched = {s.student_id: s for each in teacher.classes for s in each.watched}
-        ranks = [words for _, words in SEVERITY]
+        ranks = [words for _, words in SEVERITIES]
         teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), s.name, s.student_id))
     return Row(students=students, classes=classes, teachers=teachers)
 
