@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from rollbook import settings
 from rollbook.cli.app import (
     Demo,
     Panel,
@@ -22,6 +23,7 @@ from rollbook.cli.app import (
     confirmed,
     err,
     home,
+    made_home,
     open_rollbook,
     out,
     parse_day,
@@ -34,6 +36,7 @@ from rollbook.cli.app import (
 )
 from rollbook.errors import ArgumentError, MirrorError, NotConfirmedError, SettingError
 from rollbook.landing.manifest import PARTS, Details, Hold
+from rollbook.util import files
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
 
@@ -45,6 +48,35 @@ if TYPE_CHECKING:
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
+
+
+@app.command(rich_help_panel=Panel.SYNC)
+def init(
+    base_url: Annotated[
+        str, typer.Option(prompt="Address of the records service", metavar="URL", help="Asked for if it is not given.")
+    ],
+) -> None:
+    """Write the service's address and the API key into `.env`, and make the folder that Dagster needs.
+
+    Asks for the key, or reads it from standard input: it never stands in a command. An `.env` that is there stays as it
+    is.
+    """
+    from dotenv import dotenv_values, set_key
+
+    path = settings.ROOT / ".env"
+    if path.exists():
+        raise ArgumentError(f"{path} is there already: change it with an editor")
+    key = typer.prompt("API key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
+    settings.load(fetches=True, base_url=base_url.strip(), api_key=key)  # malformed ones are refused
+    files.write(path, b"")
+    for name, value in (("BASE_URL", base_url.strip()), ("API_KEY", key)):
+        set_key(path, f"{settings.PREFIX}{name}", value, quote_mode="always")
+    files.set_mode(path, files.PRIVATE_FILE)
+    if dotenv_values(path)[f"{settings.PREFIX}API_KEY"] != key:
+        path.unlink()
+        raise ArgumentError("This key cannot stand in .env, as with ${...}: put ROLLBOOK_API_KEY into the environment")
+    made_home()
+    out.print(f"Wrote {safe(str(path))}, which only you can read. Next: `rollbook doctor`, then `rollbook sync`.")
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -586,13 +618,13 @@ def mirror_restore(
     from rollbook.outputs.mirror.mirror import restore as restore_copy
     from rollbook.privacy import access
 
-    settings = _mirrored()[0].settings
-    into, here = into.expanduser().absolute(), settings.warehouse_path
+    configured = _mirrored()[0].settings
+    into, here = into.expanduser().absolute(), configured.warehouse_path
     is_here = here.is_dir()
     if is_here:
         access.note(here, "mirror restore", what=str(into))
     with progress() as show:
-        catalog = restore_copy(settings.lake, settings.institution, into, show)
+        catalog = restore_copy(configured.lake, configured.institution, into, show)
     if not is_here:  # on a new machine
         access.note(into, "mirror restore")
     out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
