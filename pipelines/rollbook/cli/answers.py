@@ -17,7 +17,6 @@ from rollbook.errors import ArgumentError
 from rollbook.export import EXPORTS, Format, check_target, students_in
 from rollbook.privacy import access as log
 from rollbook.store.published import PUBLISHED, check_is_there
-from rollbook.store.warehouse import BUILD
 from rollbook.util import files
 from rollbook.util.text import cell, count_of, listed
 
@@ -120,6 +119,7 @@ def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
 def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool) -> None:
     """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
     from rollbook.outputs.report import progress
+    from rollbook.store.warehouse import BUILD
 
     published = warehouse / PUBLISHED
     check_is_there(published)
