@@ -142,6 +142,30 @@ def test_what_left_is_to_be_deleted_and_what_came_begins(house: House, tmp_path:
     assert {(row["status"], row["endDate"]) for row in gone} == {("tobedeleted", str(night(2)))}
 
 
+def test_a_teacher_who_was_replaced_is_deleted_from_the_class_and_then_from_the_school(
+    house: House, tmp_path: Path
+) -> None:
+    old = school_class(502)["teacher"]
+    new = old | {"teacher_id": 77, "teacher_name": "New Teacher"}
+    others = [school_class(501), school_class(503)]
+    house.night(4, classes=[*others, school_class(502, teacher=new)])
+    for day, classes_left in ((night(3), others), (night(4), [])):
+        if not classes_left:
+            house.night(5, classes=[school_class(n, teacher=new) for n in (501, 502, 503)])
+        write(house.published, tmp_path / str(day), day)
+        delta = read(tmp_path / str(day))
+        person = f"teacher-{old['teacher_id']}"
+        gone = {row["classSourcedId"] for row in delta["enrollments"] if row["userSourcedId"] == person}
+        assert gone == ({"class-502"} if classes_left else {"class-501", "class-503"})
+        assert {r["status"] for r in delta["enrollments"] if r["userSourcedId"] == person} == {"tobedeleted"}
+        assert [r["status"] for r in delta["users"] if r["sourcedId"] == person] == [
+            "active" if classes_left else "tobedeleted"
+        ]
+    write(house.published, tmp_path / "whole")
+    assert missing(read(tmp_path / "whole")) == []
+    assert person not in {row["sourcedId"] for row in read(tmp_path / "whole")["users"]}
+
+
 def test_inactive_classes_and_terms(house: House, tmp_path: Path) -> None:
     (house.warehouse / "terms.csv").write_text(
         f"name,first_day,last_day\nAutumn,{date(2026, 9, 1)},{date(2026, 12, 18)}\n"

@@ -25,14 +25,20 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 
 {%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status = 0, FALSE)") }}{%- endmacro -%}
 
+{#- Who teaches which class, or did: a teacher who was replaced is gone from the class. -#}
+{%- macro taught() -%}
+{{ latest("classes WHERE teacher_id IS NOT NULL", "class_id, teacher_id", "COALESCE(class_status = 0, FALSE)") }}
+{%- endmacro -%}
+
 {#- The teachers of all classes, by the newest class. -#}
 {%- macro teachers() -%}
 (
     SELECT
-        teacher_id, ARG_MAX(teacher_name, modified) AS name, ARG_MAX(teacher_email, modified) AS email,
+        teacher_id,
+        COALESCE(ARG_MAX(teacher_name, modified) FILTER (NOT gone), ARG_MAX(teacher_name, modified)) AS name,
+        COALESCE(ARG_MAX(teacher_email, modified) FILTER (NOT gone), ARG_MAX(teacher_email, modified)) AS email,
         BOOL_AND(gone) AS gone, MAX(modified) AS modified
-    FROM {{ classes() }}
-    WHERE teacher_id IS NOT NULL
+    FROM {{ taught() }}
     GROUP BY teacher_id
 )
 {%- endmacro -%}

@@ -17,8 +17,7 @@ people AS (
     LEFT JOIN joined AS j ON j.student_id = e.student_id AND j.class_id = e.class_id
     UNION ALL
     SELECT class_id, 'teacher-' || teacher_id, 'teacher', 'true', NULL, gone, modified
-    FROM {{ o.classes() }}
-    WHERE teacher_id IS NOT NULL
+    FROM {{ o.taught() }}
 )
 SELECT
     'enrollment-' || class_id || '-' || person AS "sourcedId", {{ o.state("gone", "modified") }},
