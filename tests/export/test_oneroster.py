@@ -146,6 +146,7 @@ def test_a_teacher_who_was_replaced_is_deleted_from_the_class_and_then_from_the_
     house: House, tmp_path: Path
 ) -> None:
     old = school_class(502)["teacher"]
+    person = f"teacher-{old['teacher_id']}"
     new = old | {"teacher_id": 77, "teacher_name": "New Teacher"}
     others = [school_class(501), school_class(503)]
     house.night(4, classes=[*others, school_class(502, teacher=new)])
@@ -154,7 +155,6 @@ def test_a_teacher_who_was_replaced_is_deleted_from_the_class_and_then_from_the_
             house.night(5, classes=[school_class(n, teacher=new) for n in (501, 502, 503)])
         write(house.published, tmp_path / str(day), day)
         delta = read(tmp_path / str(day))
-        person = f"teacher-{old['teacher_id']}"
         gone = {row["classSourcedId"] for row in delta["enrollments"] if row["userSourcedId"] == person}
         assert gone == ({"class-502"} if classes_left else {"class-501", "class-503"})
         assert {r["status"] for r in delta["enrollments"] if r["userSourcedId"] == person} == {"tobedeleted"}

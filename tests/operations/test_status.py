@@ -13,8 +13,11 @@ from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import HeldError
+from rollbook.night.past import always
 from rollbook.night.stages import land, snapshot
 from rollbook.night.writing import writer
+from rollbook.operations.discard import discard
+from rollbook.operations.restore import restore
 from rollbook.operations.status import Choice, Days, Status, load_status
 from tests.support.nights import FIRST, House, night
 from tests.support.processes.commands import program
@@ -85,6 +88,39 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
     assert status(house).is_fresh
     house.lose_published()
     assert not status(house).is_fresh
+
+
+def test_a_sync_of_the_evening_before_does_not_stand_in_for_the_date_that_was_due(house: House) -> None:
+    house.over["cron"] = "30 0 * * *"
+    begin(house)
+    house.now = datetime.combine(night(2), time(23, 45), UTC)
+    house.sync()
+    house.now += timedelta(hours=5)
+    report = status(house)
+    assert report.last_good is not None
+    assert (report.last_good.snapshot_date, report.is_fresh) == (night(2), False)
+    house.sync()
+    assert status(house).is_fresh
+
+
+def test_days_that_a_restored_file_lacks_are_told_until_they_are_back(house: House) -> None:
+    begin(house)
+    house.at(2).sync()
+    house.at(3).sync()
+    restore(house.rollbook(), house.rollbook().warehouse.kept()[1])
+    assert status(house).lacking == Days(count=2, first=night(2), last=night(3))
+    house.sync(over={"cache_minutes": 0})
+    assert status(house).lacking == Days()
+
+
+def test_a_discarded_landing_is_listed_for_a_week(house: House) -> None:
+    begin(house)
+    house.at(2).sync()
+    discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    house.now += timedelta(days=6)
+    assert [each.reason for each in status(house).discarded] == ["on trial"]
+    house.now += timedelta(days=2)
+    assert status(house).discarded == ()
 
 
 # --- damage is told, not raised --------------------------------------------------------------------------------------

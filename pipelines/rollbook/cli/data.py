@@ -265,6 +265,12 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
         yield from _last_lines(last)
         if good is not None and good != last:
             yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
+        if (lacking := status.lacking).count:
+            yield (
+                "RESTORED",
+                f"readers lack {count_of(lacking.count, 'landed day')} ({lacking.first} to {lacking.last}): the next"
+                " `rollbook sync` or `rollbook backfill` adds them again",
+            )
         late = "" if status.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
         yield "fresh" if status.is_fresh else "LATE", f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}{late}"
     yield (

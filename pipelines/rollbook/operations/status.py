@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from rollbook.store.published import KEPT
 from rollbook.util import cron, machine
 
 YEAR = 365
+# So long a discarded landing is listed; `ops.syncs` keeps it.
+DISCARDED_FOR = timedelta(days=7)
 # How much the published file grows in a night, as a share of a day's snapshots; and the least growth, in bytes.
 GROWTH, MIN_GROWTH = 0.5, 40_000
 # The least size of the published file: at least one block of 256 kB per table, rewritten in the first nights until
@@ -99,7 +101,8 @@ class PseudonymousFile(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The output of `rollbook status`, also as JSON.
 
-    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `expired` are the days
+    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `lacking` are landed
+    days that readers do not have, as after a restore; `discarded` what was discarded last week. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
     proven for long. `pseudonymous` is null without the file and the setting. `copy` says when the off-site copy was
     last proven; empty without a copy. `sizes` are bytes on disk, and what is free there.
@@ -121,6 +124,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     discarded: tuple[Choice, ...]
     unproven: tuple[str, ...]
     history: Days
+    lacking: Days
     expired: Days
     keep_days: int | None
     pseudonymous: PseudonymousFile | None
@@ -148,10 +152,15 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
     for day in raw.discarded_days():
         with _noted(problems):
             undo = f"discard {day} --undo --landing"
-            discarded += [_choice(settings, m, why.reason, f"{undo} {m.landing}") for m, why in raw.discarded(day)]
+            discarded += [
+                _choice(settings, m, why.reason, f"{undo} {m.landing}")
+                for m, why in raw.discarded(day)
+                if rollbook.clock() - why.discarded_at < DISCARDED_FOR
+            ]
     pseudonymous = _pseudonymous(rollbook, problems)
     decided = [m for m in readable if m.verdict is not None]
-    last_good = max((m for m in decided if m.counts_for_its_day), key=lambda m: m.started_at, default=None)
+    counted = (m for m in decided if m.counts_for_its_day)
+    last_good = max(counted, key=lambda m: (m.snapshot_date, m.landing), default=None)
     due, late_by = freshness(rollbook, last_good, rollbook.warehouse.shown())
     lake = rollbook.lake.days()
     return Status(
@@ -173,6 +182,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         discarded=tuple(discarded),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
         history=_days(merged),
+        lacking=_days(set(lake) - set(merged)) if merged else Days(),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
@@ -206,7 +216,12 @@ def freshness(
     night = cron.due(settings.cron)
     due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
     is_shown = last_good is not None and (last_good.snapshot_date, last_good.landing) in shown
-    is_late = last_good is None or not is_shown or last_good.started_at < due - night.slack
+    is_late = (
+        last_good is None
+        or not is_shown
+        or last_good.snapshot_date < due.date()  # a sync of the evening before is of another day
+        or last_good.started_at < due - night.slack
+    )
     return due, (now - due).total_seconds() if is_late else None
 
 
