@@ -61,7 +61,7 @@ def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) 
     expected = fortnight.rows(
         f"SELECT student_id, name, w.severity, w.reason, {change}, class_titles FROM students_to_watch AS w"
         f" JOIN (FROM watch_daily WHERE snapshot_date = DATE '{LAST}') AS d USING (student_id, name)"
-        " ORDER BY w.severity DESC, name, student_id"
+        " ORDER BY change = 'newly to watch' DESC NULLS LAST, w.severity DESC, name, student_id"
     )
     assert listed(fortnight, pages.watch) == [(*row[:5], began[row[0]], row[5]) for row in expected]
     assert len({*began.values()}) > 2
@@ -102,7 +102,7 @@ def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:
     values = shown(fortnight, pages.student, key=key)
     assert (values["watched"].reason, values["since"].day) == (
         reason,
-        next(r[5] for r in listed(fortnight, pages.watch)),
+        next(r[5] for r in listed(fortnight, pages.watch) if r[0] == key),
     )
     ((other,),) = fortnight.rows(f"SELECT MIN(student_id) FROM students WHERE student_id NOT IN ({WATCHED})")
     assert shown(fortnight, pages.student, key=other)["watched"] is None

@@ -94,7 +94,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     listing = book.listing(
         params,
         sql("watch", rows_of_day=rows_of_day, flag=flag, about=about),
-        "severity DESC, student, student_id",
+        "change <> 'new', severity DESC, student, student_id",
         text=params.get("text", "").strip(),
         show=show,
         day=day,

@@ -135,7 +135,10 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
 def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: School) -> None:
     listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
     matches = re.findall(r"<li><strong>(.*?)</strong>.*?title=.([\d.]+).>(\w+)</span>; .*?<br>(.*?)</li>", listed)
-    to_watch = fortnight.rows("SELECT name, severity, reason FROM students_to_watch ORDER BY severity DESC, student_id")
+    new = f"SELECT student_id FROM watch_daily WHERE snapshot_date = '{LAST}' AND change = 'newly to watch'"
+    to_watch = fortnight.rows(
+        f"SELECT name, severity, reason FROM students_to_watch ORDER BY student_id NOT IN ({new}), severity DESC, student_id"
+    )
     assert [tuple(map(unescape, row)) for row in matches] == [
         (n, f"{severity:.1f}", "high" if severity >= 4 else "medium" if severity >= 2 else "low", why)
         for n, severity, why in to_watch

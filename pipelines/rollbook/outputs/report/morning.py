@@ -55,7 +55,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     students to watch, the new students. `watched` are classes with students to watch, `ahead` and `behind` classes
     against the average class of their course, in points of completion. `trend` is the institution on each landed day;
     percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
-    discarded. `named` has the students to watch, the most severe first; empty unless names were requested. In a common
+    discarded. `named` has the students to watch, the new ones first; empty unless names were requested. In a common
     `silence`, which looks like a break, nobody is listed for being inactive: `silence` has the number, and whether
     terms are given; else None. `terms_ended` is the last day of the last term, if that is over.
     """

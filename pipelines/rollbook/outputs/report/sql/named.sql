@@ -1,8 +1,9 @@
--- For the morning page with names: the students to watch, each once, the most severe first, with their classes.
+-- For the morning page with names: the students to watch, each once, the new ones first, then the most severe, with their
+-- classes.
 WITH first AS (
     SELECT student_id, name, reason, severity, COALESCE(change = 'newly to watch', FALSE) AS is_new
     FROM to_watch WHERE severity IS NOT NULL
-    ORDER BY severity DESC, student_id LIMIT {{ most }}
+    ORDER BY is_new DESC, severity DESC, student_id LIMIT {{ most }}
 ),
 titles AS (
     SELECT e.student_id, STRING_AGG(COALESCE(c.class_title, e.class_title), ', ' ORDER BY e.class_title, class_id) AS classes
@@ -11,4 +12,4 @@ titles AS (
 )
 SELECT f.name, f.is_new, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes
 FROM first AS f LEFT JOIN titles AS t USING (student_id)
-ORDER BY f.severity DESC, f.student_id
+ORDER BY f.is_new DESC, f.severity DESC, f.student_id
