@@ -137,7 +137,7 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         monkeypatch.setenv("HOOK", hook.url)
         district["ash"].on(faults.hang(60), path="students", times=None)
         fleet = district.fleet(1)
-        fleet.max_seconds = 12
+        fleet.max_seconds = 20
         outcomes = fleet.sync()
         assert {name: o.kind for name, o in outcomes.items()} == {"ash": NightKind.FAILED, "birch": NightKind.SYNCED}
         assert outcomes["ash"].message.startswith("It was not done in time, and was ended. Nothing is lost")
