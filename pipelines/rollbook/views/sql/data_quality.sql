@@ -22,9 +22,9 @@ gathered AS (
     SELECT
         kind, about, description, COUNT(*) AS how_many, MIN(since) AS since, MAX(last_seen) AS last_seen,
         COUNT(*) FILTER (last_seen = (SELECT day FROM newest)) AS still,
-        IF(ANY_VALUE(class_id) IS NULL, 'students', 'classes') AS who,
+        CASE WHEN ANY_VALUE(class_id) IS NULL THEN 'students' ELSE 'classes' END AS who,
         ARRAY_TO_STRING(LIST_SORT(LIST(COALESCE(student_id, class_id)))[:5], ', ')
-            || IF(COUNT(*) > 5, FORMAT(' and {:,} more', COUNT(*) - 5), '') AS ids
+            || CASE WHEN COUNT(*) > 5 THEN FORMAT(' and {:,} more', COUNT(*) - 5) ELSE '' END AS ids
     FROM main.data_quality_rows WHERE kind NOT IN ('same_person', 'reject', 'refused value')
     GROUP BY kind, about, description
 ),

@@ -35,4 +35,4 @@ WHERE l.change = 'left' AND j.change = 'joined'
         WHEN l.course_id IS NULL OR j.course_id IS NULL THEN l.course_name = j.course_name
         ELSE l.course_id = j.course_id
     END
-ORDER BY joined_on, student_id, left_class_id, joined_class_id
+ORDER BY j.snapshot_date, j.student_id, l.class_id, j.class_id
