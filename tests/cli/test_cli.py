@@ -109,6 +109,7 @@ def test_the_result_is_one_json_object_for_a_program(rollbook: Run, service: Ser
     assert (result["snapshot_date"], result["landing"], result["outcome"]) == (str(TODAY), 1, "synced")
     assert result["received"] == {"students": 60, "classes": len(service.classes)}
     assert {count["table"]: count["added"] for count in result["counts"]}["students"] == 60
+    assert "leave out --dry-run and --approve" in one_line(rollbook("sync", "--json", "--approve", **at(service)), 2)
     del service.students[30:]
     held = rollbook("sync", "--json", "--fresh", **at(service))
     assert (held.returncode, held.stdout) == (3, "")

@@ -267,7 +267,7 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
             yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
         if (lacking := status.lacking).count:
             yield (
-                "RESTORED",
+                "LACKING",
                 f"readers lack {count_of(lacking.count, 'landed day')} ({lacking.first} to {lacking.last}): the next"
                 " `rollbook sync` or `rollbook backfill` adds them again",
             )

@@ -132,6 +132,8 @@ def sync(
     """
     from rollbook import night
 
+    if as_json and (dry_run or approve):
+        raise ArgumentError("--json prints the result of a sync: leave out --dry-run and --approve")
     if dry_run:
         if day or approve:
             raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
@@ -220,10 +222,11 @@ def _approve(
     with _recorded(rollbook, days[-1]), progress() as rollbook.progress:
         done = approvals.approve(rollbook, digests, days=days, only=parts, reason=reason)
     if parts:
-        left = sorted({part for each in rollbook.raw.days() for part in _left(rollbook, each) if each in days})
+        left = sorted({part for each in days for part in _left(rollbook, each)})
         out.print(f"[bold green]Approved in part[/] {_days(days)}: {safe(listed(parts))}. Readers have that now.")
         print_counts(done.counts, nothing="No current row changed.")
-        out.print(f"Still held: {listed(left)}. `rollbook held` shows what that would change.")
+        if left:  # the parts of an earlier approval may have been all others
+            out.print(f"Still held: {listed(left)}. `rollbook held` shows what that would change.")
         return
     for approved in days:
         _print_synced(rollbook, approved)
@@ -291,8 +294,7 @@ def held(
     out.print(f"Landing {waiting.landing} of {waiting.snapshot_date} is held because {safe(waiting.reason)}.")
     print_counts(would.counts, "What would change", nothing="No current row would change.")
     if would.classes:
-        rows = [(title, students, leaving, closes) for title, students, leaving, closes in would.classes]
-        out.print(table("Classes", ("class", "students now", "would leave", "closes"), rows))
+        out.print(table("Classes", ("class", "students now", "would leave", "closes"), would.classes))
     if names and would.students:
         out.print(table("Students who would go", ("student_id", "name"), would.students))
     elif would.students:

@@ -348,7 +348,7 @@ def demo(
     out.print(f"[bold]The page[/]  {safe(str(shown.with_name('report.html')))}: open it in a browser.")
     out.print(f"[bold]The UI[/]    {command} serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
     out.print(f"[bold]Explore[/]   {command} explore --demo: the school, its classes, its students.")
-    out.print(f"[bold]For real[/]  put ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY into .env, then {command} sync")
+    out.print(f"[bold]For real[/]  {command} init, then {command} sync")
 
 
 def command_name() -> str:

@@ -164,9 +164,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    templates = shared.environment(
-        "rollbook.explore", cell=cell, day=morning.long_date, in_words=morning.severity_in_words
-    )
+    templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date, severity=morning.severity_word)
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
     templates.tests["day"] = lambda value: isinstance(value, date)
     return templates

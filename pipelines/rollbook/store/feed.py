@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duckdb
 
-from rollbook.store.database import count, literal, transaction
+from rollbook.store.database import literal, transaction
 from rollbook.store.statements import statements
 from rollbook.tables import TABLES
 
@@ -53,7 +53,7 @@ def record(con: duckdb.DuckDBPyConnection, before: Path, since: date | None, tou
             con.execute(sql("feed_watch"), {"number": number})
             con.execute("INSERT INTO ops.publishes SELECT $1, COALESCE(MAX(epoch), $1) FROM ops.publishes", [number])
             oldest = "(SELECT MIN(number) FROM (SELECT number FROM ops.publishes ORDER BY number DESC LIMIT $kept))"
-            count(con, f"DELETE FROM ops.publishes WHERE number < {oldest}", {"kept": KEPT})
+            con.execute(f"DELETE FROM ops.publishes WHERE number < {oldest}", {"kept": KEPT})
             con.execute("DELETE FROM ops.feed WHERE number <= (SELECT MIN(number) FROM ops.publishes)")
     finally:
         con.execute("DETACH before")

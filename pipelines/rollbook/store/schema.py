@@ -37,6 +37,9 @@ _SET = Column("set_name", "VARCHAR", f"The set: {', '.join(SETS)}.", personal=Fa
 # The key columns of all tables, which `main.changes` has beside each other.
 _KEYS = {c.name: c for t in TABLES.values() for c in t.columns if c.name in t.key}
 CHANGE_KEYS = tuple(_KEYS)
+_ANY_KEY = tuple(
+    replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()
+)
 
 CHANGES = Relation(
     "main",
@@ -45,7 +48,7 @@ CHANGES = Relation(
     (
         Column("snapshot_date", "DATE", "The snapshot that first showed the change."),
         Column("table_name", "VARCHAR", "The table the change is in.", personal=False),
-        *(replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
+        *_ANY_KEY,
         Column("change", "VARCHAR", "added, changed, removed or returned.", personal=False),
         Column("column_name", "VARCHAR", "The changed column; NULL unless changed.", personal=False),
         Column("old_value", "VARCHAR", "The value before, as text.", personal=True),
@@ -263,7 +266,7 @@ FEED = Relation(
     (
         Column("number", "BIGINT", "The publish."),
         Column("table_name", "VARCHAR", "The current table, or students_to_watch.", personal=False),
-        *(replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()),
+        *_ANY_KEY,
         Column(
             "change",
             "VARCHAR",

@@ -74,9 +74,9 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
         FROM to_watch WHERE severity IS NOT NULL GROUP BY severity
     """).fetchall()
-    groups = [(words, [row[1:] for row in counted if severity_in_words(row[0]) == words]) for _, words in SEVERITIES]
+    groups = [(words, [row[1:] for row in counted if severity_word(row[0]) == words]) for _, words in SEVERITIES]
     by_severity = tuple((words, *map(sum, zip(*of, strict=True))) for words, of in groups if of)
-    watched = _all(
+    watched = all_rows(
         con,
         """
         SELECT
@@ -90,7 +90,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         ORDER BY watched DESC, new DESC, e.class_id
         """,
     )
-    compared = _all(
+    compared = all_rows(
         con,
         """
         SELECT
@@ -101,7 +101,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         ORDER BY completion_vs_course DESC, class_id
         """,
     )
-    trend = _all(
+    trend = all_rows(
         con,
         f"""
         SELECT
@@ -110,7 +110,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
         """,
     )
-    nights = _all(
+    nights = all_rows(
         con,
         f"""
         SELECT
@@ -138,7 +138,7 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
         trend=tuple(trend),
         nights=tuple(reversed(nights)),
-        named=tuple(_all(con, sql("named", most=str(NAMED)))) if names else (),
+        named=tuple(all_rows(con, sql("named", most=str(NAMED)))) if names else (),
     )
 
 
@@ -194,8 +194,9 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
     return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), phrases, strict=True) if n]
 
 
-def _all(con: duckdb.DuckDBPyConnection, query: str) -> list[Row]:
-    result = con.execute(query)
+def all_rows(con: duckdb.DuckDBPyConnection, query: str, **values: Any) -> list[Row]:
+    """The rows of a query, with their columns as attributes."""
+    result = con.execute(query, values)
     columns = [column[0] for column in result.description or ()]
     return [Row(**dict(zip(columns, row, strict=True))) for row in result.fetchall()]
 
@@ -425,7 +426,7 @@ WEEK = 7  # days; within a week, the name of a weekday says which day
 @cache
 def _environment() -> Environment:
     return pages.environment(
-        "rollbook.outputs.report", number=lambda n: f"{n:,}", day=long_date, in_words=severity_in_words
+        "rollbook.outputs.report", number=lambda n: f"{n:,}", day=long_date, severity=severity_word
     )
 
 
@@ -468,7 +469,7 @@ def render(
     )
 
 
-def severity_in_words(severity: float | None) -> str:
+def severity_word(severity: float | None) -> str:
     """High, medium or low; empty for nobody to watch."""
     return "" if severity is None else next(words for least, words in SEVERITIES if severity >= least)
 

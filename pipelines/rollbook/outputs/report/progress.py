@@ -17,7 +17,6 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import duckdb
 
@@ -27,9 +26,10 @@ from rollbook.outputs.report.morning import (
     Chart,
     Label,
     Row,
+    all_rows,
     long_date,
     scale,
-    severity_in_words,
+    severity_word,
     short_date,
 )
 from rollbook.store.database import connect
@@ -77,7 +77,7 @@ class Chosen:
             "CREATE TEMP TABLE chosen_teachers AS SELECT DISTINCT teacher_id FROM chosen_classes"
             f" WHERE teacher_id IS NOT NULL AND {self.class_id is None}"
         )
-        of_class = "SELECT student_id FROM main.student_classes SEMI JOIN chosen_classes USING (class_id)"
+        of_class = "SELECT student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"
         of = of_class if self.words else "SELECT student_id FROM main.students"
         if self.student is not None:
             of = f"SELECT student_id FROM main.students WHERE student_id = {self.student:d}"
@@ -144,21 +144,15 @@ def shown(value: float | None, unit: str = "") -> str:
 
 def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     """All that the pages show: students, classes and teachers by id."""
-
-    def rows(query: str, **values: Any) -> list[Row]:
-        result = con.execute(query, values)
-        columns = [column[0] for column in result.description or ()]
-        return [Row(**dict(zip(columns, row, strict=True))) for row in result.fetchall()]
-
-    students = {row.student_id: row for row in rows(sql("of_students"))}
-    classes = {row.class_id: row for row in rows(sql("of_classes"))}
+    students = {row.student_id: row for row in all_rows(con, sql("of_students"))}
+    classes = {row.class_id: row for row in all_rows(con, sql("of_classes"))}
     of_range = "SELECT snapshot_date AS day FROM spans.days WHERE snapshot_date >= $since ORDER BY 1"
-    landed = [row.day for row in rows(of_range, since=since)]
-    enrolled = _by(rows(sql("of_enrollments"), since=since), "student_id")
-    days = _by(rows(sql("of_days"), since=since), "student_id")
+    landed = [row.day for row in all_rows(con, of_range, since=since)]
+    enrolled = _by(all_rows(con, sql("of_enrollments"), since=since), "student_id")
+    days = _by(all_rows(con, sql("of_days"), since=since), "student_id")
     for student in students.values():
         student.title = student.name
-        student.severity = severity_in_words(student.severity)
+        student.severity = severity_word(student.severity)
         spans = enrolled.get(student.student_id, [])
         student.spans = [span for span in spans if span.left_on is None]
         student.left = [span for span in spans if span.left_on is not None]
@@ -168,7 +162,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         student.chart = missing_work(days.get(student.student_id, []), landed)
     of_class = defaultdict(list)
     for class_id, student in con.execute(
-        "SELECT class_id, student_id FROM main.student_classes SEMI JOIN chosen_classes USING (class_id)"
+        "SELECT class_id, student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"
     ).fetchall():
         of_class[class_id].append(students[student])
     teachers: dict[int, Row] = {}
@@ -224,8 +218,8 @@ def missing_work(days: Sequence[Row], landed: Sequence[date]) -> Chart | None:
     for tick in ticks:
         chart.lines.append((((6, up(tick)), (97, up(tick))), "grid", 1))
         chart.labels.append(Label(f"{tick}", 5, up(tick) + 4.5, anchor="end"))
-    weeks = max((last - first).days // 5, 1)
-    for day in (last - timedelta(days=n) for n in range(0, (last - first).days + 1, weeks)):
+    every = max((last - first).days // 5, 1)
+    for day in (last - timedelta(days=n) for n in range(0, (last - first).days + 1, every)):
         chart.labels.append(Label(short_date(day), across(day.toordinal()), HEIGHT - 4, anchor="middle"))
     for is_known, run in groupby(landed, key=known.__contains__):
         points = [(across(day.toordinal()), up(known[day])) for day in run] if is_known else []

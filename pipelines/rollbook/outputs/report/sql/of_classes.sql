@@ -1,6 +1,6 @@
 -- Progress reports: the chosen active classes, against the other classes of their course.
 SELECT
-    v.class_id, v.class_title, v.class_code, v.course_name, v.teacher_id, v.teacher_name, v.student_count, v.is_small,
+    v.class_id, v.class_title, v.class_code, v.course_name, v.teacher_id, v.teacher_name,
     v.average_completion_rate AS completion, v.completion_vs_course, v.average_score AS score, v.score_vs_course,
     v.others_in_course
 FROM main.class_comparison AS v

@@ -1,7 +1,7 @@
 -- Progress reports: the chosen students' classes since a day, those that they left too, with the classes' averages.
 SELECT
-    e.student_id, e.class_id, e.class_title, e.course_name, e.joined_on, e.is_from_before, e.left_on, e.end_reason,
-    c.teacher_name, v.student_count, v.is_small,
+    e.student_id, e.class_id, e.class_title, e.joined_on, e.is_from_before, e.left_on, e.end_reason,
+    c.teacher_name,
     CASE WHEN NOT v.is_small THEN v.average_completion_rate END AS completion,
     CASE WHEN NOT v.is_small THEN v.average_score END AS score
 FROM main.enrollment_spans AS e

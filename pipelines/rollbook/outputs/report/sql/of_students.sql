@@ -2,7 +2,7 @@
 SELECT
     p.student_id, p.name, p.reference_id, p.completion, p.completed_assignments, p.total_assignments,
     p.average_score AS score, p.assignment_missing_count AS missing, p.last_activity_date, p.has_ever_logged_in,
-    p.total_time_minutes, p.stated_on, w.severity, w.reason
+    p.stated_on, w.severity, w.reason
 FROM main.student_progress AS p
 SEMI JOIN chosen_students USING (student_id)
 LEFT JOIN main.students_to_watch AS w USING (student_id)
