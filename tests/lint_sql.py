@@ -35,6 +35,8 @@ ALWAYS: dict[str, object] = {
     "new": "read_parquet('new.parquet')",
     "current": "published.main.some_table",
     "total": "some_total",
+    "found_students": "SELECT 1 AS student_id",
+    "found_classes": "SELECT 1 AS class_id",
     "measures": TABLES["student_activity"].measures,
     "new_totals": "read_parquet('totals.parquet')",
     "current_totals": "published.main.some_totals",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from rollbook.explore.book import ROWS
 from rollbook.explore.server import cell
@@ -15,6 +15,13 @@ from tests.support.processes.exploring import Explored, exploring, fits, rows, s
 from tests.support.warehouses.school import DAYS, LAST, School
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+NOTHING_SCROLLS = "[...document.querySelectorAll('.cards')].every(list => list.scrollWidth <= list.clientWidth)"
+
+
+# An A4 page, in pixels.
+PAPER: ViewportSize = {"width": 794, "height": 1123}
 
 
 def texts(cells: Locator) -> list[str]:
@@ -85,6 +92,30 @@ def test_a_class_is_found_and_leads_to_its_students(page: Page, explored: Explor
         assert fits(page)
 
 
+def test_a_search_from_any_page_leads_to_a_teacher_and_whom_to_watch(
+    page: Page, explored: Explored, fortnight: School
+) -> None:
+    ((teacher, watched),) = fortnight.rows(
+        "SELECT teacher_name, to_watch FROM teacher_overview ORDER BY to_watch DESC LIMIT 1"
+    )
+    with staying_home(page, explored):
+        page.goto(explored.address)
+        page.goto(explored.page("/compare"))
+        page.get_by_role("searchbox", name="Search").fill(teacher)
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name=teacher, exact=True).click()
+        expect(heading(page)).to_have_text(teacher)
+        page.get_by_role("link", name=str(watched), exact=True).first.click()
+        expect(page.get_by_text(f"of {watched}.")).to_be_visible()
+        chosen(page, "Reason").select_option("is_low_completion")
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_text("Only of the teacher")).to_contain_text(teacher)
+        page.get_by_role("link", name="Show all").click()
+        expect(page).to_have_url(re.compile("reason=is_low_completion"))
+        assert "teacher=" not in page.url
+        assert fits(page)
+
+
 def test_two_dates_lead_to_the_changes_between_them(page: Page, explored: Explored) -> None:
     with staying_home(page, explored):
         page.goto(explored.address)
@@ -135,13 +166,15 @@ def test_every_page_can_be_read_and_reached_by_everybody(
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    ((student, a_class),) = fortnight.rows(
-        "SELECT student_id, class_id FROM students_to_watch JOIN student_classes USING (student_id) ORDER BY severity DESC LIMIT 1"
+    ((student, a_class, teacher, course),) = fortnight.rows(
+        "SELECT student_id, class_id, c.teacher_id, c.course_id FROM students_to_watch JOIN student_classes USING (student_id)"
+        " JOIN classes AS c USING (class_id) ORDER BY severity DESC LIMIT 1"
     )
-    paths = ("/", "/watch", "/watch?show=gone", "/classes", f"/class/{a_class}", "/students", f"/student/{student}")
+    paths = ["/", "/watch", "/watch?show=gone", "/classes", f"/class/{a_class}", "/students", f"/student/{student}"]
+    paths += ["/teachers", f"/teacher/{teacher}", f"/course/{course}", "/search?text=an", f"/watch?teacher={teacher}"]
     titles = []
-    size = {"width": width, "height": 900}
-    with browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True) as context:  # type: ignore[arg-type]
+    size: ViewportSize = {"width": width, "height": 900}
+    with browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True) as context:
         page = context.new_page()
         page.goto(explored.page("/"))  # the form that asks for the token
         assert Axe().run(page).violations_count == 0
@@ -158,6 +191,14 @@ def test_every_page_can_be_read_and_reached_by_everybody(
             violations = Axe().run(page)
             assert violations.violations_count == 0, (path, violations.generate_report())
             assert fits(page), path
+            # On a phone each row is a card, and on paper nothing is cut.
+            if width > 390:
+                page.set_viewport_size(PAPER)
+                page.emulate_media(media="print")
+            assert page.evaluate(NOTHING_SCROLLS), path
+            assert fits(page), path
+            page.set_viewport_size(size)
+            page.emulate_media(media="screen")
             titles.append(page.title())
         page.goto(explored.page("/table/roster"))
         wide = page.get_by_role("region", name="roster")

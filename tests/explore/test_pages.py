@@ -15,7 +15,7 @@ from rollbook.explore import pages
 from rollbook.explore.book import ROWS, Book, Listing
 from rollbook.export import Format
 from rollbook.export.query import export
-from rollbook.outputs.report.morning import REASONS
+from rollbook.outputs.report.morning import REASONS, short_date
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"
@@ -94,7 +94,79 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
     rows = listed(fortnight, pages.school_class, key=key)
     assert [row[-1] for row in rows] == [reasons.get(row[0]) for row in rows]
     (counted,) = (row for row in listed(fortnight, pages.classes, f"text={key}") if row[0] == key)
-    assert (counted[5], counted[6], counted[8]) == (own, against, watched)
+    assert (counted[7], counted[8], counted[10]) == (own, against, watched)
+
+
+@pytest.mark.parametrize("of", ["teacher", "course"])
+def test_a_teacher_and_a_course_have_their_classes_and_whom_to_watch(fortnight: School, of: str) -> None:
+    ((key, name, students, watched),) = fortnight.rows(
+        f"""
+        SELECT c.{of}_id, ANY_VALUE(c.{of}_name), COUNT(DISTINCT student_id),
+            COUNT(DISTINCT student_id) FILTER (student_id IN ({WATCHED}))
+        FROM classes AS c JOIN student_classes USING (class_id) GROUP BY 1 ORDER BY 4 DESC, 1 LIMIT 1
+        """
+    )
+    classes = {key for (key,) in fortnight.rows(f"SELECT class_id FROM classes WHERE {of}_id = {key}")}
+    values = shown(fortnight, getattr(pages, of), key=key)
+    found = values["found"]
+    assert (values["title"], found.students, found.watched) == (name, students, watched)
+    assert found.classes == len(classes) > 1
+    assert {row[0] for row in values["listing"].rows} == classes
+    assert {row[0] for row in listed(fortnight, pages.classes, f"{of}={key}")} == classes
+    assert shown(fortnight, pages.classes, f"{of}={key}")["only"] == [(of, key, name)]
+    assert len(listed(fortnight, pages.watch, f"{of}={key}")) == watched > 0
+    if of == "teacher":
+        overview = fortnight.rows(
+            f"SELECT average_completion, average_score FROM teacher_overview WHERE {of}_id = {key}"
+        )
+        assert [(round(found.completion, 2), round(found.score, 2))] == overview
+        (row,) = listed(fortnight, pages.teachers, f"text={key}")
+        assert row[0::3] == (key, len(classes))
+        assert row[4:] == (students, watched)
+    # The class, the teacher and the course narrow a list together.
+    ((one, other),) = fortnight.rows(
+        f"SELECT {min(classes)}, COUNT(*) FROM students_to_watch JOIN student_classes USING (student_id)"
+        f" WHERE class_id = {min(classes)}"
+    )
+    assert len(listed(fortnight, pages.watch, f"{of}={key}&class={one}")) == other
+    with pytest.raises(ArgumentError, match=f"This {of} has no listed class"):
+        shown(fortnight, getattr(pages, of), key=1)
+
+
+def test_a_search_leads_to_students_classes_teachers_and_courses(fortnight: School) -> None:
+    ((title, teacher, course, class_id, teacher_id, course_id),) = fortnight.rows(
+        "SELECT class_title, teacher_name, course_name, class_id, teacher_id, course_id FROM classes ORDER BY ALL LIMIT 1"
+    )
+    ((leaver, name),) = fortnight.rows(
+        "SELECT student_id, ANY_VALUE(name) FROM history.students"
+        " WHERE student_id NOT IN (SELECT student_id FROM students) GROUP BY 1 ORDER BY 1 LIMIT 1"
+    )
+    for text, address in (
+        (title, f"/class/{class_id}"),
+        (teacher.lower().replace("ä", "A"), f"/teacher/{teacher_id}"),
+        (course, f"/course/{course_id}"),
+        (name, f"/student/{leaver}"),
+        (str(leaver), f"/student/{leaver}"),
+    ):
+        assert address in {row[0] for row in listed(fortnight, pages.search, f"text={text}")}
+    assert listed(fortnight, pages.search, "text=nobody has this name") == []
+    assert shown(fortnight, pages.search)["listing"].rows == []
+    book = Book(fortnight.warehouse)
+    with book.open():
+        found = pages.search(book, QueryParams(f"text={leaver}"))["listing"].rows
+    assert book.students == [row[2] for row in found].count("student") >= 1
+
+
+def test_a_day_without_a_student_is_a_gap_of_the_chart(fortnight: School) -> None:
+    ((back, left, joined),) = fortnight.rows(
+        "SELECT student_id, MIN(left_on), MAX(joined_on) FROM enrollment_spans"
+        f" WHERE student_id IN (SELECT student_id FROM students) GROUP BY 1 HAVING MIN(left_on) > DATE '{FIRST}' + 2"
+        " AND MAX(joined_on) > MIN(left_on) AND COUNT(DISTINCT left_on) = 1 ORDER BY 1 LIMIT 1"
+    )
+    chart = shown(fortnight, pages.student, key=back)["charts"][0]
+    assert chart.title == f"Missing assignments since {short_date(FIRST)}"
+    assert f"{short_date(left)}: left" in chart.alt
+    assert f"{short_date(joined)}: joined" in chart.alt
 
 
 def test_a_student_is_to_watch_since_a_day_or_not(fortnight: School) -> None:

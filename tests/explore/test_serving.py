@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,13 +16,14 @@ from typing import NamedTuple
 
 import pytest
 
-from rollbook.explore.server import FOREIGN, WRONG_HOST, cell, rows_of
+from rollbook.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence
 from rollbook.privacy import access
 from rollbook.util.request_guard import OTHER_ACCOUNT
 from tests.support.nights import new_house, night
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
-from tests.support.processes.commands import run_at
+from tests.support.processes.commands import COMMAND, run_at
 from tests.support.processes.exploring import Explored, exploring
+from tests.support.processes.servers import free_port, until
 from tests.support.records import school_class, student, students, within
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import School
@@ -58,6 +60,49 @@ def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
     done = run_at(tmp_path, "explore")
     missing = f"{tmp_path / 'rollbook.duckdb'} does not exist yet: run `rollbook sync` first"
     assert (done.returncode, done.stderr) == (1, f"Error: {missing}\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--no-browser",)])
+def test_it_opens_the_browser_by_a_private_file_without_the_token_in_its_name(
+    fortnight: School, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    told, temporary = tmp_path / "told", tmp_path / "temporary"
+    temporary.mkdir()
+    stand_in = tmp_path / "browser"
+    stand_in.write_text(
+        f'#!/bin/sh\n(echo "$@"; cat "${{1#file://}}"; echo; ls -lR {temporary}) > {told}.part; mv {told}.part {told}\n'
+    )
+    stand_in.chmod(0o755)
+    screen = {"DISPLAY": ":9", "BROWSER": str(stand_in), "TMPDIR": str(temporary), "TERM": "dumb", "COLUMNS": "300"}
+    terminal, theirs = os.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "explore", "--port", str(free_port()), *options],
+        cwd=tmp_path,
+        env={**os.environ, **screen, "ROLLBOOK_WAREHOUSE": str(fortnight.warehouse)},
+        stdout=theirs,
+        stderr=theirs,
+    )
+    try:
+        said = b""
+        while b"Ctrl-C stops it." not in said:
+            said += os.read(terminal, 4096)
+        address = re.search(r"http://\S+", said.decode())
+        assert address is not None
+        token = address[0].partition("access_token=")[2]
+        if not options:
+            until(told.is_file, 60)
+            argument, page, *listed = told.read_text().splitlines()
+            assert token not in argument
+            assert page == f'<meta http-equiv="refresh" content="0; url={address[0]}">'
+            assert [line.split()[0] for line in listed if line.startswith(("-", "d"))] == ["drwx------", "-rw-------"]
+    finally:
+        process.terminate()
+        process.wait(60)
+        os.close(terminal)
+        os.close(theirs)
+    assert process.returncode == 0
+    assert told.exists() is not bool(options)
+    assert [*temporary.iterdir()] == []
 
 
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> None:
@@ -240,6 +285,13 @@ def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:
 def test_a_value_is_put_into_words() -> None:
     values = (None, True, 0, 12345, 50.0, 66.666, "a\nb")
     assert [cell(value) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50", "66.67", r"a\nb"]
+
+
+def test_what_changed_on_a_day_is_one_sentence() -> None:
+    changes = ["back", "joined Art 1A", "joined Latin 2B", "joined Music 1C", "left Choir 1A", "score 39 to 42.2"]
+    told = "back; joined Art 1A, Latin 2B and Music 1C; left Choir 1A; score 39 to 42.2"
+    assert sentence(changes) == told
+    assert sentence([]) == ""
 
 
 def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, tmp_path: Path) -> None:

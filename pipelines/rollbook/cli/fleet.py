@@ -14,7 +14,7 @@ import typer
 from rollbook import institutions
 from rollbook.cli.answers import show_answer, write_export
 from rollbook.cli.app import LEVELS, Panel, app, err, out, parse_day, print_json, progress, received, safe, table
-from rollbook.cli.serve import show_app, stopping_on_signals
+from rollbook.cli.serve import Browser, show_app, stopping_on_signals
 from rollbook.errors import ArgumentError, HeldError, RollbookError, SettingError
 from rollbook.export import Format, check_target
 from rollbook.institutions import FILE, Registry
@@ -354,6 +354,7 @@ def export(
 @fleet_app.command()
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
+    browser: Browser = True,
 ) -> None:
     """Show all institutions, and any table of fleet.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
 
@@ -362,7 +363,7 @@ def explore(
     check_is_there(_file())
     if not is_of_all():
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")
-    show_app(port)
+    show_app(port, browser=browser)
 
 
 @fleet_app.command()

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
@@ -242,17 +243,23 @@ def _wait(children: Mapping[str, subprocess.Popen[bytes]]) -> None:
             child.terminate()
 
 
+Browser = Annotated[
+    bool, typer.Option("--browser/--no-browser", help="Open it in the browser, where this terminal has one.")
+]
+
+
 @app.command(rich_help_panel=Panel.READ)
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     demo: Demo = False,
+    browser: Browser = True,
 ) -> None:
     """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
 
     Listens on this machine only, and requires the token in the printed address.
     """
     check_is_there(warehouse_path(demo=demo) / PUBLISHED)
-    show_app(port)
+    show_app(port, browser=browser)
 
 
 def listening(host: str, port: int, command: str) -> socket.socket:
@@ -268,6 +275,12 @@ def listening(host: str, port: int, command: str) -> socket.socket:
         ) from None
 
 
+def _has_screen() -> bool:
+    """Whether a person is at this terminal, and has a screen that shows windows."""
+    is_shown = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return is_shown and sys.stdout.isatty()
+
+
 def _has_ipv6() -> bool:
     """Whether this machine has a loopback address of IPv6."""
     try:
@@ -277,17 +290,25 @@ def _has_ipv6() -> bool:
     return True
 
 
-def show_app(port: int) -> None:
-    """Serve the app until somebody stops it."""
+def show_app(port: int, *, browser: bool) -> None:
+    """Serve the app until somebody stops it. With `browser`, open it in the person's browser."""
     from rollbook.explore import server
 
     with stopping_on_signals(), ExitStack() as stack:
+        private = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")))
+
+        def ready(address: str) -> None:
+            out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
+            if browser and _has_screen():
+                # Every account can read a process's arguments: the token is in a file, and the browser gets its name.
+                page = private / "rollbook.html"
+                files.write(page, f'<meta http-equiv="refresh" content="0; url={address}">'.encode())
+                webbrowser.open(page.as_uri())
+
         opened = [stack.enter_context(listening(server.HOST, port, "explore"))]
         if _has_ipv6():
             opened.append(stack.enter_context(listening(server.HOST6, port, "explore")))
-        server.serve(
-            opened, lambda address: out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
-        )
+        server.serve(opened, ready)
     # A page's thread may be in the middle of a query, with a folder of its own: let the thread end and remove the
     # folder. The interpreter would wait for a long query without limit, or crash.
     until = time.monotonic() + LAST_QUERIES

@@ -15,8 +15,8 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError
-from rollbook.explore.book import COUNTED, Book, Row, number, sql
-from rollbook.outputs.report import morning
+from rollbook.explore.book import COUNTED, Book, Listing, Row, number, sql
+from rollbook.outputs.report import morning, progress
 from rollbook.privacy import access
 from rollbook.tables import TABLES
 from rollbook.views import metrics
@@ -81,9 +81,11 @@ def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 -
 
 
 def watch(book: Book, params: QueryParams) -> dict[str, Any]:
-    """The students to watch on a day: all, the new students or the former; by reason, class and text."""
+    """The students to watch on a day: all, the new students or the former; by reason, class, teacher, course, text."""
     day = _day(book, params, "day", book.days[0])
-    show, flag, class_id = params.get("show", "all"), params.get("reason", ""), number(params, "class")
+    show, flag = params.get("show", "all"), params.get("reason", "")
+    of = ("class", "teacher", "course")
+    narrowed = _narrowed(book, params, *of)
     flags = dict(morning.REASONS)
     if show not in SHOWN or (flag and flag not in flags):
         raise ArgumentError("There is no such choice on this page")
@@ -98,16 +100,16 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         text=params.get("text", "").strip(),
         show=show,
         day=day,
-        **{"class": class_id},
+        **{name: number(params, name) for name in of},
     )
     if not is_download:
         ids = [row[0] for row in listing.rows]
         facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
         rows = [(*row, *facts.get(row[0], (None, None))) for row in listing.rows]
         listing = replace(listing, columns=(*listing.columns, "since", "classes"), rows=rows)
-    of_class = book.rows("SELECT class_title FROM main.classes WHERE class_id = $id", id=class_id)
     return {
-        "title": SHOWN[show] + (f": {of_class[0].class_title}" if of_class else ""),
+        "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
+        **narrowed,
         "listing": listing,
         "days": book.days,
         "day": day,
@@ -116,17 +118,42 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         "shown": SHOWN,
         "flag": flag,
         "flags": flags,
-        "class_id": class_id,
-        "of_class": of_class[0].class_title if of_class else None,
     }
 
 
 def classes(book: Book, params: QueryParams) -> dict[str, Any]:
-    """All classes, or the classes that match a text."""
+    """All classes, or those of a teacher or a course, or those that match a text."""
     book.watching(book.days[0])
-    order = "status, class, class_id"
-    listing = book.listing(params, sql("classes"), order, text=params.get("text", "").strip())
-    return {"title": "Classes", "listing": listing}
+    return {"title": "Classes", **_narrowed(book, params, "teacher", "course"), "listing": _classes(book, params)}
+
+
+def teacher(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
+    """A teacher: the students to watch, and the classes."""
+    return _taught(book, params, "teacher", key)
+
+
+def course(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
+    """A course: the students to watch, and the classes."""
+    return _taught(book, params, "course", key)
+
+
+def teachers(book: Book, params: QueryParams) -> dict[str, Any]:
+    """All teachers of listed classes, or those that match a text."""
+    book.watching(book.days[0])
+    listing = book.listing(params, sql("teachers"), "teacher, teacher_id", text=params.get("text", "").strip())
+    return {"title": "Teachers", "listing": listing}
+
+
+def search(book: Book, params: QueryParams) -> dict[str, Any]:
+    """The students, classes, teachers and courses that match a text."""
+    text = params.get("text", "").strip()
+    book.watching(book.days[0])
+    query = sql("search", found_students=sql("students"), found_classes=sql("classes"))
+    listing = book.listing(params, query, "place, found, address", text=text, teacher=None, course=None)
+    kinds = [row[2] for row in listing.rows]
+    book.students = kinds.count("student")
+    listing = replace(listing, columns=listing.columns[:-1], rows=[row[:-1] for row in listing.rows])
+    return {"title": "Search", "listing": listing if text else replace(listing, rows=[])}
 
 
 def students(book: Book, params: QueryParams) -> dict[str, Any]:
@@ -171,7 +198,7 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         f"""
         SELECT
             snapshot_date AS day, CASE WHEN total_assignments > 0 THEN completion_rate END AS completion,
-            average_score AS score
+            average_score AS score, assignment_missing_count AS missing
         FROM main.student_daily WHERE student_id = $id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
         """,
         id=key,
@@ -190,8 +217,8 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         id=key,
     )
     timeline = book.rows(
-        "SELECT snapshot_date AS day, description FROM main.student_timeline WHERE student_id = $id"
-        " ORDER BY snapshot_date DESC, what, description LIMIT 25",
+        "SELECT snapshot_date AS day, LIST(description ORDER BY what, description) AS changes"
+        " FROM main.student_timeline WHERE student_id = $id GROUP BY 1 ORDER BY 1 DESC LIMIT 12",
         id=key,
     )
     reused = book.rows(
@@ -205,7 +232,7 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         "reused_since": reused[0].since,
         "key": key,
         "compared": _compared(book, trend),
-        "charts": charts(trend, COMPLETION, SCORE),
+        "charts": _term(book, trend, spans),
         "watched": watched[0] if watched and watched[0].severity and watched[0].day == book.days[0] else None,
         "since": next((w for w in watched if w.change in (None, "newly to watch")), None),
         "was_until": next((w for w in watched if w.change == "no longer to watch"), None),
@@ -329,6 +356,42 @@ def why(book: Book, params: QueryParams) -> dict[str, Any]:
     }
 
 
+def _classes(book: Book, params: QueryParams, **only: Any) -> Listing:
+    """A list of the classes of a teacher or a course, or that match a text: as the address says, or as told."""
+    values = {name: number(params, name) for name in ("teacher", "course")} | only
+    return book.listing(
+        params, sql("classes"), "status, class, class_id", text=params.get("text", "").strip(), **values
+    )
+
+
+def _taught(book: Book, params: QueryParams, of: str, key: int) -> dict[str, Any]:
+    """The page of a teacher or a course."""
+    book.watching(book.days[0])
+    only = {"teacher": None, "course": None} | {of: key}
+    found = book.rows(sql("taught", metric=metrics.SQL), **only)[0]
+    if not found.classes:
+        raise ArgumentError(f"This {of} has no listed class. Find another one")
+    return {
+        "template": "taught",
+        "title": (found.teacher_name if of == "teacher" else found.course_name) or f"{of.capitalize()} {key}",
+        "of": of,
+        "key": key,
+        "found": found,
+        "listing": _classes(book, params, **only),
+    }
+
+
+def _narrowed(book: Book, params: QueryParams, *names: str) -> dict[str, Any]:
+    """What the address narrows a list to: `only`, with the name, id and title of each."""
+    only = []
+    for name in names:
+        if (key := number(params, name)) is not None:
+            title = "class_title" if name == "class" else f"{name}_name"
+            (of,) = book.rows(f"SELECT ANY_VALUE({title}) AS title FROM main.classes WHERE {name}_id = $key", key=key)
+            only.append((name, key, of.title or key))
+    return {"only": only}
+
+
 def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
     """A landed day from the address."""
     text = params.get(name)
@@ -341,6 +404,17 @@ def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
 def _since(book: Book) -> date:
     """The day before the first of a trend."""
     return book.days[0] - timedelta(days=DAYS)
+
+
+def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[morning.Chart]:
+    """A student's charts: a day on which the student was not there is a gap."""
+    landed = [day for day in reversed(book.days) if day > _since(book)]
+    events = progress.events_of(spans, landed[0])
+    drawn = []
+    for name, figure in (("Missing assignments", "missing"), ("Completion, %", "completion"), ("Score", "score")):
+        known = {row.day: value for row in trend if (value := getattr(row, figure)) is not None}
+        drawn.append(progress.term_chart(name, known, landed, events, from_zero=figure == "missing"))
+    return [*filter(None, drawn)]
 
 
 def _compared(book: Book, trend: Sequence[Row]) -> dict[str, str]:

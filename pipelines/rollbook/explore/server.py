@@ -60,6 +60,10 @@ OF_ONE: dict[str, tuple[Page, str]] = {
     "/": (pages.school, "School today"),
     "/watch": (pages.watch, "To watch"),
     "/classes": (pages.classes, "Classes"),
+    "/teachers": (pages.teachers, "Teachers"),
+    "/teacher/{key:id}": (pages.teacher, ""),
+    "/course/{key:id}": (pages.course, ""),
+    "/search": (pages.search, ""),
     "/class/{key:id}": (pages.school_class, ""),
     "/students": (pages.students, "Students"),
     "/student/{key:id}": (pages.student, ""),
@@ -146,7 +150,7 @@ def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
             return StreamingResponse(iter(partial(content.read, 2**20), b""), media_type="text/csv", headers=headers)
         book.note("explore", what, book.students)
         return _render(
-            page.__name__,
+            values.pop("template", page.__name__),
             **common,
             **values,
             link=partial(_address, request),
@@ -164,8 +168,9 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date, severity=morning.severity_word)
-    templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of}
+    templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date, sentence=sentence)
+    templates.filters["severity"] = morning.severity_word
+    templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)
     return templates
 
@@ -177,6 +182,23 @@ def cell(value: object) -> str:
     if is_figure(value):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
     return printable(text_of(value))
+
+
+def sentence(changes: Sequence[str]) -> str:
+    """What changed on a day, in one sentence: `joined Art 1A and Latin 2B; score 39 to 42.2`."""
+    told = list(changes)
+    for verb in ("joined ", "left "):
+        of = [change for change in told if change.startswith(verb)]
+        if len(of) > 1:
+            titles = [change.removeprefix(verb) for change in of]
+            told[told.index(of[0])] = f"{verb}{', '.join(titles[:-1])} and {titles[-1]}"
+            told = [change for change in told if change not in of]
+    return "; ".join(told)
+
+
+def is_id(column: str, columns: Sequence[str]) -> bool:
+    """Whether a list's column is the id of the thing that another column names, as `teacher id` is of `teacher`."""
+    return column.removesuffix(" id") in columns and column.endswith(" id")
 
 
 def rows_of(table: str, *filters: tuple[str, str, object], **more: object) -> str:

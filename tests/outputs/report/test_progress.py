@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.outputs.report import progress
-from rollbook.outputs.report.progress import Chosen, Made, missing_work
+from rollbook.outputs.report.progress import Chosen, Made, events_of, term_chart
 from rollbook.privacy import access
 from tests.support.nights import House, new_house
 from tests.support.records import classes, school_class, student, students, within
@@ -132,14 +132,30 @@ def test_a_small_class_shows_no_average_on_its_students_pages_and_names_are_esca
 
 def test_a_day_on_which_a_student_was_not_there_is_a_gap() -> None:
     landed = [date(2026, 9, 1) + timedelta(days=n) for n in range(6)]
-    days = [SimpleNamespace(day=day, missing=n) for n, day in enumerate(landed) if n not in (2, 5)]
-    chart = missing_work(days, landed)
+    known = {day: n for n, day in enumerate(landed) if n not in (2, 5)}
+    chart = term_chart(
+        "Missing assignments", known, landed, [(landed[3], "joined"), (landed[4], "left")], from_zero=True
+    )
     assert chart is not None
     lines = [points for points, colour, width in chart.lines if (colour, width) == ("strong", 2)]
     assert [len(points) for points in lines] == [2, 2]
     assert [label.text for label in chart.labels][:5] == ["0", "1", "2", "3", "4"]
-    assert "the most were 4, on 5 Sep" in chart.alt
-    assert missing_work(days[:1], landed) is None
+    assert "the most were 4, on 5 Sep. 4 Sep: joined. 5 Sep: left." in chart.alt
+    assert [label.text for label in chart.labels if label.colour == "ink"] == ["4"]
+    shown_events = [label.text for label in chart.labels if label.y == 14]
+    assert shown_events == ["joined", "left"]
+    assert term_chart("Missing assignments", {landed[0]: 1}, landed) is None
+
+
+def test_an_event_is_a_day_on_which_a_student_joined_or_left_a_class() -> None:
+    first, moved, after = (date(2026, 9, day) for day in (1, 8, 15))
+    spans = [
+        SimpleNamespace(joined_on=first, is_from_before=True, left_on=moved),
+        SimpleNamespace(joined_on=moved, is_from_before=False, left_on=None),
+        SimpleNamespace(joined_on=after, is_from_before=True, left_on=None),
+    ]
+    assert events_of(spans, first) == [(moved, "joined and left")]
+    assert events_of(spans, moved) == []
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
--- Explore: the classes whose title, code, course or teacher contains a text, or with this id.
+-- Explore: the classes whose title, code, course or teacher contains a text, or with this id; of a teacher or a course
+-- only, if one is given.
 SELECT
-    c.class_id, c.class_title AS class, c.course_name AS course, c.teacher_name AS teacher,
+    c.class_id, c.class_title AS class, c.course_name AS course, c.course_id AS "course id",
+    c.teacher_name AS teacher, c.teacher_id AS "teacher id",
     c.student_count AS students, s.average_completion_rate AS "completion, %",
     v.completion_vs_course AS "against its course", s.average_score AS score,
     COALESCE(w.students, 0) AS "to watch",
@@ -14,5 +16,9 @@ LEFT JOIN (
     WHERE w.severity IS NOT NULL
     GROUP BY e.class_id
 ) AS w USING (class_id)
-WHERE $text = '' OR CAST(c.class_id AS VARCHAR) = $text
-    OR CONTAINS(LOWER(CONCAT_WS(' ', c.class_title, c.class_code, c.course_name, c.teacher_name)), LOWER($text))
+WHERE ($teacher IS NULL OR c.teacher_id = $teacher) AND ($course IS NULL OR c.course_id = $course)
+    AND ($text = '' OR CAST(c.class_id AS VARCHAR) = $text
+        OR CONTAINS(
+            STRIP_ACCENTS(LOWER(CONCAT_WS(' ', c.class_title, c.class_code, c.course_name, c.teacher_name))),
+            STRIP_ACCENTS(LOWER($text))
+        ))

@@ -3,7 +3,7 @@ WITH known AS (
     SELECT student_id, name, email, reference_id, valid_to
     FROM history.students
     WHERE $text = '' OR CAST(student_id AS VARCHAR) = $text
-        OR CONTAINS(LOWER(CONCAT_WS(' ', name, email, reference_id)), LOWER($text))
+        OR CONTAINS(STRIP_ACCENTS(LOWER(CONCAT_WS(' ', name, email, reference_id))), STRIP_ACCENTS(LOWER($text)))
     QUALIFY ROW_NUMBER() OVER (PARTITION BY student_id ORDER BY valid_from DESC) = 1
 )
 SELECT

@@ -19,10 +19,11 @@ WITH watched AS (
         {% if flag %}
         AND w.{{ flag }}
         {% endif %}
-        AND ($class IS NULL OR w.student_id IN (
-            SELECT student_id FROM history.student_classes
-            WHERE class_id = $class AND valid_from <= CAST($day AS DATE)
-                AND (valid_to IS NULL OR valid_to > CAST($day AS DATE))
+        AND (COALESCE($class, $teacher, $course) IS NULL OR w.student_id IN (
+            SELECT e.student_id
+            FROM student_classes_as_of($day) AS e LEFT JOIN classes_as_of($day) AS c USING (class_id)
+            WHERE ($class IS NULL OR e.class_id = $class) AND ($teacher IS NULL OR c.teacher_id = $teacher)
+                AND ($course IS NULL OR c.course_id = $course)
         ))
         AND ($text = '' OR CONTAINS(LOWER(CONCAT_WS(' ', s.name, w.reason, w.reason_before)), LOWER($text)))
 )

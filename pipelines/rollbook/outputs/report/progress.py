@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 
@@ -43,7 +44,8 @@ FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
 DAYS = 92
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 PRINT_SECONDS = 300
-HEIGHT, TOP, BOTTOM = 150, 14, 126  # of a student's chart, in pixels
+HEIGHT, TOP, BOTTOM = 162, 26, 138  # of a student's chart, in pixels
+MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9)  # of its scale
 
 sql = statements("rollbook.outputs.report")
 
@@ -159,7 +161,8 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         for figure in ("completion", "score"):
             averages = [value for span in student.spans if (value := getattr(span, figure)) is not None]
             setattr(student, f"class_{figure}", fmean(averages) if averages else None)
-        student.chart = missing_work(days.get(student.student_id, []), landed)
+        known = {row.day: row.missing for row in days.get(student.student_id, []) if row.missing is not None}
+        student.chart = term_chart("Missing assignments", known, landed, events_of(spans, since), from_zero=True)
     of_class = defaultdict(list)
     for class_id, student in con.execute(
         "SELECT class_id, student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"
@@ -195,24 +198,32 @@ def _sheets(report: Row) -> Iterator[tuple[str, int, Row]]:
         yield from ((kind, key, sheet) for key, sheet in of.items())
 
 
-def missing_work(days: Sequence[Row], landed: Sequence[date]) -> Chart | None:
-    """A student's missing assignments since the first day, with a scale; None if they were never stated. A day on which
-    the student was not there, or it was not stated, is a gap.
+def term_chart(
+    name: str,
+    known: Mapping[date, float],
+    landed: Sequence[date],
+    events: Iterable[tuple[date, str]] = (),
+    *,
+    from_zero: bool = False,
+) -> Chart | None:
+    """A student's figure on the `landed` days, with a scale, the peak and what happened; None below two values.
+
+    A landed day without a value is a gap: the student was not there, or the service did not state it.
     """
-    known = {row.day: row.missing for row in days if row.missing is not None}
     if len(known) < 2:
         return None
-    first, last = landed[0], landed[-1]
-    most = max(known.values())
-    step = next(each for each in (1, 2, 5, 10, 20, 50, 100, 10**9) if most <= 4 * each)
-    ticks = range(0, max(most, 1) + step, step)
-    across, up = scale(first.toordinal(), last.toordinal(), 6, 97), scale(0, ticks[-1], BOTTOM, TOP)
+    first, last, newest = landed[0], landed[-1], max(known)
     peak = max(known, key=lambda day: (known[day], day))
-    newest = max(known)
+    low, most = (0 if from_zero else min(known.values())), known[peak]
+    step = next(each for each in STEPS if most - low <= MAX_TICKS * each)
+    lowest = int(low // step)
+    ticks = [n * step for n in range(lowest, max(ceil(most / step), lowest + 1) + 1)]
+    across, up = scale(first.toordinal(), last.toordinal(), 6, 97), scale(ticks[0], ticks[-1], BOTTOM, TOP)
     chart = Chart(
-        "missing",
-        f"Missing assignments since {short_date(first)}",
-        f"A line from {known[min(known)]} to {known[newest]}; the most were {most}, on {short_date(peak)}.",
+        name,
+        f"{name} since {short_date(first)}",
+        f"A line from {shown(known[min(known)])} to {shown(known[newest])}; the most were {shown(most)}, on"
+        f" {short_date(peak)}.",
         HEIGHT,
     )
     for tick in ticks:
@@ -221,15 +232,40 @@ def missing_work(days: Sequence[Row], landed: Sequence[date]) -> Chart | None:
     every = max((last - first).days // 5, 1)
     for day in (last - timedelta(days=n) for n in range(0, (last - first).days + 1, every)):
         chart.labels.append(Label(short_date(day), across(day.toordinal()), HEIGHT - 4, anchor="middle"))
+    room = 0.0
+    for day, words in sorted(events):
+        x = across(day.toordinal())
+        chart.lines.append((((x, BOTTOM), (x, TOP - 6)), "warn", 1))
+        chart.alt += f" {short_date(day)}: {words}."
+        width = 2.5 * len(words)  # at least, on a phone
+        if x >= room:
+            is_before = x - width >= room
+            chart.labels.append(Label(words, x, 14, anchor="end" if is_before else "start", dx=-4 if is_before else 4))
+            room = x + (1 if is_before else width)
     for is_known, run in groupby(landed, key=known.__contains__):
         points = [(across(day.toordinal()), up(known[day])) for day in run] if is_known else []
         if points:
             chart.lines.append(
                 (tuple(points if len(points) > 1 else points * 2), "strong", 2 if len(points) > 1 else 5)
             )
-    x, y = across(newest.toordinal()), up(known[newest])
-    chart.lines.append((((x, y), (x, y)), "strong", 7))
+    for day in {peak, newest}:
+        x, y = across(day.toordinal()), up(known[day])
+        chart.lines.append((((x, y), (x, y)), "strong", 7 if day == newest else 5))
+        chart.labels.append(
+            Label(shown(known[day]), x, y - 7 if y > TOP + 8 else y + 17, "ink", "end", -4, bold=day == newest)
+        )
     return chart
+
+
+def events_of(spans: Iterable[Row], since: date) -> list[tuple[date, str]]:
+    """When a student joined and left classes, from rows of enrollment_spans: each day once."""
+    of_day: dict[date, list[str]] = defaultdict(list)
+    for span in spans:
+        if not span.is_from_before and span.joined_on > since:
+            of_day[span.joined_on].append("joined")
+        if span.left_on and span.left_on > since:
+            of_day[span.left_on].append("left")
+    return [(day, " and ".join(sorted({*words}))) for day, words in of_day.items()]
 
 
 def _browser() -> str:

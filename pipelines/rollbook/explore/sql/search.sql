@@ -1,0 +1,20 @@
+-- Explore: the students, former ones too, classes, teachers and courses that match a text, each with its page's address.
+WITH students AS ({{ found_students }}),
+classes AS ({{ found_classes }})
+SELECT
+    CONCAT('/student/', student_id) AS address, student AS found, 'student' AS kind,
+    CONCAT_WS(', ', reference, 'left on ' || "left on") AS about, 1 AS place
+FROM students
+UNION ALL
+SELECT CONCAT('/class/', class_id), class, 'class', CONCAT_WS(', ', course, teacher), 2 FROM classes
+UNION ALL
+SELECT CONCAT('/teacher/', teacher_id), ANY_VALUE(teacher_name), 'teacher', ANY_VALUE(teacher_email), 3
+FROM main.classes
+WHERE teacher_id IS NOT NULL
+    AND CONTAINS(STRIP_ACCENTS(LOWER(CONCAT_WS(' ', teacher_name, teacher_email))), STRIP_ACCENTS(LOWER($text)))
+GROUP BY teacher_id
+UNION ALL
+SELECT CONCAT('/course/', course_id), ANY_VALUE(course_name), 'course', CONCAT(COUNT(*), ' classes'), 4
+FROM main.classes
+WHERE course_id IS NOT NULL AND CONTAINS(STRIP_ACCENTS(LOWER(course_name)), STRIP_ACCENTS(LOWER($text)))
+GROUP BY course_id
