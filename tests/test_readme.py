@@ -14,6 +14,7 @@ from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import PREFIX, ROOT, Settings, load
+from tests.support.warehouses.school import School
 
 README = (ROOT / "README.md").read_text()
 RUNNING = "dagster_home/README.md"  # has the settings
@@ -51,6 +52,20 @@ def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
     with duckdb.connect(str(published), read_only=True) as con:
         for query in queries:
             assert con.execute(query).fetchall(), query
+
+
+def test_what_it_shows_is_what_the_demo_answers(fortnight: School) -> None:
+    samples = re.findall(
+        r"```sql\n([^`]*?)```\n\n\|(.*?)\n\|[-|]*\n(.*?)\n\n", README.partition("## First queries")[0], flags=re.DOTALL
+    )
+    assert len(samples) == 2
+    for query, heading, lines in samples:
+        answer = fortnight.frame(query)
+        assert [*answer.columns] == [name.strip() for name in heading.strip("| ").split("|")]
+        shown = [tuple(cell.strip() for cell in line.strip("| ").split("|")) for line in lines.splitlines()]
+        assert shown == [
+            tuple("NULL" if value is None else str(value) for value in row) for row in fortnight.rows(query)
+        ]
 
 
 @pytest.mark.slow
