@@ -35,6 +35,7 @@ ALWAYS: dict[str, object] = {
     "new": "read_parquet('new.parquet')",
     "current": "published.main.some_table",
     "total": "some_total",
+    "lately": "SELECT 1 AS student_id",
     "found_students": "SELECT 1 AS student_id",
     "found_classes": "SELECT 1 AS class_id",
     "measures": TABLES["student_activity"].measures,

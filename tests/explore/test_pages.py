@@ -63,7 +63,18 @@ def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) 
         f" JOIN (FROM watch_daily WHERE snapshot_date = DATE '{LAST}') AS d USING (student_id, name)"
         " ORDER BY change = 'newly to watch' DESC NULLS LAST, w.severity DESC, name, student_id"
     )
-    assert listed(fortnight, pages.watch) == [(*row[:5], began[row[0]], row[5]) for row in expected]
+    rows = listed(fortnight, pages.watch)
+    assert [row[:-1] for row in rows] == [(*row[:5], began[row[0]], row[5]) for row in expected]
+    daily = {
+        (key, day): completion
+        for key, day, completion in fortnight.rows(
+            "SELECT student_id, snapshot_date, completion_rate FROM student_daily WHERE total_assignments > 0"
+        )
+    }
+    for key, *_, steps in rows:
+        held = {LAST - timedelta(days=ago): value for ago, value in steps or ()}
+        assert all(daily[key, day] == value for day, value in held.items() if day >= FIRST)
+        assert (list(held.values())[-1] if held else None) == daily.get((key, LAST))
     assert len({*began.values()}) > 2
     for flag, _ in REASONS:
         flagged = {key for (key,) in fortnight.rows(f"{WATCHED} WHERE {flag}")}

@@ -105,8 +105,10 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     if not is_download:
         ids = [row[0] for row in listing.rows]
         facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
-        rows = [(*row, *facts.get(row[0], (None, None))) for row in listing.rows]
-        listing = replace(listing, columns=(*listing.columns, "since", "classes"), rows=rows)
+        lately = book.read(morning.sql("lately", students="SELECT UNNEST($ids)"), ids=ids, day=day)[1]
+        drawn = dict(lately)
+        rows = [(*row, *facts.get(row[0], (None, None)), drawn.get(row[0])) for row in listing.rows]
+        listing = replace(listing, columns=(*listing.columns, "since", "classes", "last 28 days"), rows=rows)
     return {
         "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
         **narrowed,

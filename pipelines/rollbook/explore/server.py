@@ -169,7 +169,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 @cache
 def _environment() -> Environment:
     templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date, sentence=sentence)
-    templates.filters["severity"] = morning.severity_word
+    templates.filters.update(severity=morning.severity_word, sparkline=morning.sparkline)
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)
     return templates

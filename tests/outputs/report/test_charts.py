@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rollbook.outputs.report import morning
-from rollbook.outputs.report.morning import Chart, Row
+from rollbook.outputs.report.morning import Chart, Row, sparkline
 
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -52,9 +52,9 @@ def texts(chart: Chart) -> list[str]:
 
 def test_a_classs_bar_begins_with_new_students() -> None:
     chart = drawn(watched=(watched("Physics 1D", 38, 36, 18), watched("Music 1B", 27, 27, 0)))
-    assert [(x, width, colour) for x, _, width, _, colour in chart.bars] == [
-        (0, 50, "strong"), (50, 50, "soft"),
-        (0, 0, "strong"), (0, 75, "soft"),
+    assert [(x, round(width, 2), colour) for x, _, width, _, colour in chart.bars] == [
+        (94.74, 5.26, "grid"), (0, 47.37, "strong"), (47.37, 47.37, "soft"),
+        (100, 0, "grid"), (0, 0, "strong"), (0, 100, "soft"),
     ]  # fmt: skip
     assert [text for text, *_ in chart.titles] == ["Physics 1D", "Music 1B"]
     assert texts(chart) == ["36 of 38, 18 new", "27 of 27"]
@@ -62,6 +62,12 @@ def test_a_classs_bar_begins_with_new_students() -> None:
     assert chart.alt == (
         "Bars, one per class, of its students to watch. Physics 1D: 36 of 38, 18 new; Music 1B: 27 of 27, 0 new."
     )
+
+
+def test_a_line_in_a_row_goes_in_steps_up_to_today() -> None:
+    assert sparkline([(28, 40.0), (7, 60.0)]) == [(0, 16), (75, 16), (75, 4), (100, 4)]
+    assert sparkline([(0, 40.0)]) == [(100, 10), (100, 10)]
+    assert sparkline(None) == []
 
 
 def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -> None:

@@ -75,7 +75,7 @@ def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
     assert f"active within 7 days {now[9]:.1f} %" in shown
     then = fortnight.rows("SELECT average_completion_rate FROM progress_daily WHERE snapshot_date = DATE '2026-09-30'")
     moved = now[4] - then[0][0]
-    moved_by = f"{abs(moved):.1f} points {'up' if moved > 0 else 'down'} since 30 September"
+    moved_by = f"{'↑' if moved > 0 else '↓'} {abs(moved):.1f} points since 30 September"
     assert (
         f"average completion {now[4]:.1f} % {moved_by if abs(moved) >= 0.05 else 'unchanged since 30 September'}"
         in shown
@@ -134,7 +134,8 @@ def test_it_names_nobody_unless_told_to(fortnight: School) -> None:
 
 def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: School) -> None:
     listed = made(fortnight, names=True).partition("<!-- names -->")[2].partition("<!-- end of names -->")[0]
-    matches = re.findall(r"<li><strong>(.*?)</strong>.*?title=.([\d.]+).>(\w+)</span>; .*?<br>(.*?)</li>", listed)
+    matches = re.findall(r"<li>.*?<strong>(.*?)</strong>.*?title=.([\d.]+).>(\w+)</span>; .*?<br>(.*?)</li>", listed)
+    assert listed.count("<polyline") > len(matches) / 2
     new = f"SELECT student_id FROM watch_daily WHERE snapshot_date = '{LAST}' AND change = 'newly to watch'"
     to_watch = fortnight.rows(
         f"SELECT name, severity, reason FROM students_to_watch ORDER BY student_id NOT IN ({new}), severity DESC, student_id"

@@ -28,7 +28,7 @@ DAYS = 31
 CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
-NAMED, NAMED_AT_ONCE = 400, 20  # the rest of the named students are folded
+NAMED, NAMED_AT_ONCE = 400, 20  # on the first night the rest are folded, later those as before
 # A severity in a word, from so many on; it counts 1 to 2 for each reason.
 SEVERITIES = ((4, "high"), (2, "medium"), (0, "low"))
 # A common silence: of so many students or more, most are inactive and hardly any is active.
@@ -138,7 +138,15 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
         trend=tuple(trend),
         nights=tuple(reversed(nights)),
-        named=tuple(all_rows(con, sql("named", most=str(NAMED)))) if names else (),
+        named=tuple(
+            all_rows(
+                con,
+                sql("named", most=str(NAMED), lately=sql("lately", students="SELECT student_id FROM first")),
+                day=day,
+            )
+        )
+        if names
+        else (),
     )
 
 
@@ -223,6 +231,7 @@ LEGEND = 24  # a line of the legend
 KEYS = 4  # legend entries per line, on the narrowest phone
 ROW = 36  # a class with the bar below the title
 SIDE = 27  # a class with the bar beside the title
+SPARK_DAYS = 28
 PANEL = 128  # a line of the month, with the heading
 DOT = 7
 
@@ -286,13 +295,13 @@ def _watch(shown: tuple[Row, ...]) -> Chart:
         LEGEND * bool(legend) + ROW * len(shown),
         (*legend, (SQUARE, "soft", "as before")) if legend else (),
     )
-    across = scale(0, max(w.watched for w in shown), 0, 100)
     for y, w in zip(range(LEGEND * bool(legend), chart.height, ROW), shown, strict=True):
-        new, both = across(w.new), across(w.watched)
+        new, both = (round(100 * n / w.students, 2) for n in (w.new, w.watched))  # of the whole class
         chart.titles.append((w.class_title, 0, y, 62, "left"))
         more = f", {w.new} new" if w.new else ""
         chart.labels.append(Label(f"{w.watched} of {w.students}{more}", 100, y + 14, anchor="end"))
-        chart.bars += [(0, y + 20, new, 9, "strong"), (new, y + 20, both - new, 9, "soft")]
+        chart.bars += [(both, y + 20, 100 - both, 9, "grid"), (0, y + 20, new, 9, "strong")]
+        chart.bars.append((new, y + 20, both - new, 9, "soft"))
     return chart
 
 
@@ -375,6 +384,17 @@ def _up(values: list[float], bottom: float, top: float) -> Callable[[float], flo
     return scale(low - spare, high + spare, bottom - 4, top + 4)
 
 
+def sparkline(steps: Sequence[tuple[int, float]] | None) -> list[tuple[float, float]]:
+    """The points, in a box of 100 by 20, of a figure's steps: how many days ago each began (up to SPARK_DAYS), and the
+    value, which holds until the next.
+    """
+    if not steps:
+        return []
+    across, up = scale(SPARK_DAYS, 0, 0, 100), _up([value for _, value in steps], 20, 0)
+    ends = [*(ago for ago, _ in steps[1:]), 0]
+    return [(across(ago), up(value)) for (first, value), end in zip(steps, ends, strict=True) for ago in (first, end)]
+
+
 def _syncs(nights: tuple[Row, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
     described = "; ".join(f"{short_date(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
@@ -420,14 +440,17 @@ def short_date(day: date) -> str:
 
 # After so many hours without a new page, the page itself says how old it is.
 STALE_HOURS = 36
+UP, DOWN = "\N{UPWARDS ARROW}", "\N{DOWNWARDS ARROW}"
 WEEK = 7  # days; within a week, the name of a weekday says which day
 
 
 @cache
 def _environment() -> Environment:
-    return pages.environment(
+    environment = pages.environment(
         "rollbook.outputs.report", number=lambda n: f"{n:,}", day=long_date, severity=severity_word
     )
+    environment.filters["sparkline"] = sparkline
+    return environment
 
 
 def render(
@@ -463,7 +486,7 @@ def render(
             stale_hours=STALE_HOURS,
             least_students=SMALL_CLASS,
             most_named=NAMED,
-            named_at_once=NAMED_AT_ONCE,
+            named_at_once=NAMED_AT_ONCE if morning.watch_changes is None else sum(n.is_new for n in morning.named),
             trend=last_days(morning.trend) if morning.trend else "",
         )
     )
@@ -555,7 +578,7 @@ def since(today: Row, day: Row | None, measure: str) -> str:
     earlier = f"{day.day.day} {day.day:%B}"
     if abs(now - then) < 0.05:
         return f"unchanged since {earlier}"
-    return f"{abs(now - then):.1f} points {'up' if now > then else 'down'} since {earlier}"
+    return f"{UP if now > then else DOWN} {abs(now - then):.1f} points since {earlier}"
 
 
 def long_date(day: date) -> str:

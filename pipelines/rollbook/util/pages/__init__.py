@@ -2,7 +2,7 @@
 
     base.html    the frame: a page loads nothing from elsewhere, and search engines leave it out
     page.css     the look of all pages; `light.css` has their colours
-    figure.html  a chart: its description, and `chart.svg`, its drawing
+    figure.html  a chart: its description, and `chart.svg`, its drawing; `spark.html` a line in a table's row
 
 A page's template begins with `{% extends "base.html" %}` and lies beside the code that renders it.
 """

@@ -1,5 +1,5 @@
 -- For the morning page with names: the students to watch, each once, the new ones first, then the most severe, with their
--- classes.
+-- classes, and their completion in the last 28 days: from so many days ago.
 WITH first AS (
     SELECT student_id, name, reason, severity, COALESCE(change = 'newly to watch', FALSE) AS is_new
     FROM to_watch WHERE severity IS NOT NULL
@@ -9,7 +9,8 @@ titles AS (
     SELECT e.student_id, STRING_AGG(COALESCE(c.class_title, e.class_title), ', ' ORDER BY e.class_title, class_id) AS classes
     FROM main.student_classes AS e SEMI JOIN first USING (student_id) LEFT JOIN main.classes AS c USING (class_id)
     GROUP BY e.student_id
-)
-SELECT f.name, f.is_new, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes
-FROM first AS f LEFT JOIN titles AS t USING (student_id)
+),
+lately AS ({{ lately }})
+SELECT f.name, f.is_new, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes, l.completion
+FROM first AS f LEFT JOIN titles AS t USING (student_id) LEFT JOIN lately AS l USING (student_id)
 ORDER BY f.is_new DESC, f.severity DESC, f.student_id
