@@ -216,10 +216,13 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
 def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:
     held = [{"class_id": 501, "class_title": HOSTILE, "course_name": HOSTILE}]
     people = [student(7, name=HOSTILE, classes=held, **within("summary", completion_rate=5.0))]
-    with new_house(people, [school_class(501, class_title=HOSTILE)]) as house:
+    named = {"course": {"course_id": 70, "course_name": HOSTILE}, "teacher": {"teacher_id": 9, "name": HOSTILE}}
+    with new_house(people, [school_class(501, class_title=HOSTILE, **named)]) as house:
         house.night(1)
         with exploring(house.warehouse, tmp_path / "run") as explored:
-            for path in ("/watch", "/students", "/student/7", "/classes", "/class/501", "/table/roster"):
+            paths = ["/watch", "/students", "/student/7", "/classes", "/class/501", "/table/roster", "/search?text=img"]
+            paths += ["/teachers", "/teacher/9", "/course/70", "/watch?teacher=9&course=70", "/classes?teacher=9"]
+            for path in paths:
                 shown = ask(explored, path)
                 assert (shown.status, SAFE in shown.text, "<img" in shown.text) == (200, True, False), path
             refused = ask(explored, "/students?sort=%3Cimg")
