@@ -53,16 +53,20 @@ def test_a_school_has_landed_days_a_night_freshness_and_described_options(tmp_pa
     assert published.freshness_policy == dg.FreshnessPolicy.time_window(timedelta(hours=26))
     options = schema.fields["ops"].config_type.fields["sync"].config_type.fields["config"].config_type.fields
     defaults = {
-        "approve": [],
         "confirm": False,
-        "only": [],
-        "reason": "",
         "details": "none",
         "fresh": False,
         "force": False,
     }
     assert {n: f.default_value for n, f in options.items()} == defaults
     assert all(len(f.description) > 60 for f in options.values())
+    jobs = {job.name: job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")}
+    assert set(jobs) == {"nightly_sync", "approve_held", "discard"}
+    for name, op, needed in (("approve_held", "approve", {"held"}), ("discard", "landing", {"day", "reason"})):
+        asked: Any = jobs[name].run_config_schema.config_type
+        fields = asked.fields["ops"].config_type.fields[op].config_type.fields["config"].config_type.fields
+        assert {n for n, f in fields.items() if f.is_required} == needed
+        assert all(len(f.description) > 60 for f in fields.values())
     # The guard refuses a launch that names resources: the launchpad must not offer any as its default.
     offered = schema.fields["resources"].config_type.fields["rollbook"].config_type.fields
     assert {name: field.config_type.fields for name, field in offered.items()} == {"config": {}}

@@ -95,6 +95,15 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
     assert f"run `rollbook --institution birch sync --date {today} --approve`" in str(says)
     assert state(district, "birch")["last"]["kind"] == "held"
 
+    # It is approved by itself, and that is its outcome of the night.
+    held = [district.house("birch").landings(today)[-1].hold_digest]
+    for wrong, says in (({}, "This is a district: name the institution"), ({"institution": "elm"}, "elm")):
+        assert says in str(graph.failure(job.by_hand("approve_held", held=held, **wrong))[1])
+    requests = district.asked()
+    assert job.by_hand("approve_held", held=held, institution="birch").success
+    assert district.asked() == requests
+    assert state(district, "birch")["last"]["kind"] == "synced"
+
 
 def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     district: District, job: DistrictJob, today: date
@@ -135,9 +144,9 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     assert f"cedar: nothing was landed on {day}, and the service keeps no history" in lines
     assert {d for asset, d, _ in graph.marked(result) if asset == "published/rollbook"} == {day}
 
-    result = job.run_for(days=(today,), tags=SYNC, approve=["0123456789ab"])
+    result = job.run_for(days=(today,), tags=SYNC, force=True)
     _, says, metadata = graph.failure(result)
-    assert "run that institution by itself, as with rollbook --institution NAME sync --approve" in str(says)
+    assert "run that institution by itself, with its name in the tag rollbook/institution" in str(says)
     assert metadata["exit_code"] == 2
     assert district.asked() == requests
 

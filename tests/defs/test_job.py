@@ -16,6 +16,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
 
 from rollbook.defs import assets, runs
+from rollbook.defs.by_hand import NO_LOGIN
 from rollbook.defs.component import RollbookComponent
 from rollbook.defs.school import School
 from rollbook.settings import Settings
@@ -195,8 +196,8 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
         assert first == f"Held: {description}"
         assert description == (
             "20 of 60 students (33.3 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10. Readers keep what"
-            f" was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: `approve:"
-            f' ["{digest}"]` in the launchpad); else ask the service\'s representative'
+            f" was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: the job"
+            f' `approve_held` with `held: ["{digest}"]`); else ask the service\'s representative'
         )
         assert metadata["exit_code"] == 3
         assert "| students | 60 | 0 | 0 | 20 |" in metadata["what would change"]
@@ -210,12 +211,41 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
         assert house.state() == before
         assert job.marked("tables", "students") == [str(night(1))]
         requests = len(service.requests)
-        approved = job.run(day, options={"approve": [digest]})
-        assert approved.success
+        other = job.by_hand("approve_held", held=["0" * 12])
+        assert graph.failure(other)[2]["exit_code"] == 2
+        assert job.by_hand("approve_held", held=[digest], reason="the two year groups left").success
         assert len(service.requests) == requests
-    assert house.query("SELECT COUNT(*) FROM students") == [(40,)]
-    assert graph.checks(approved)["published/rollbook:nothing_held"].passed
+        assert house.query("SELECT COUNT(*) FROM students") == [(40,)]
+        (approval,) = house.landings(day)[-1].approvals
+        assert (approval.reason, approval.by) == ("the two year groups left", NO_LOGIN)
+        # The sensor marks the day, as after the command.
+        job.record()
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
+
+
+def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(house: House, job: Job) -> None:
+    assert job.nightly(house, 1).success
+    before = house.tables()
+    house.service.students = [*house.service.students[1:], student(99)]
+    assert job.nightly(house, 2).success
+    with quarter_past_two(house, 2) as day:
+        for wrong, says in (
+            ({"day": "20.11.2026", "reason": "a clock"}, "write it as 2026-11-20"),
+            ({"day": str(day), "reason": " "}, "Say why"),
+            ({"day": str(day), "reason": "a clock", "institution": "ash"}, "one school only"),
+        ):
+            _, description, metadata = graph.failure(job.by_hand("discard", **wrong))
+            assert says in str(description)
+            assert metadata["exit_code"] == 2
+        _, description, metadata = graph.failure(job.by_hand("discard", day=str(day), reason="a clock"))
+        assert "`confirm: true`" in str(description)
+        assert "| students |" in metadata["what would change"]
+        assert [m.landing for m in house.landings(day)] == [1]
+        assert job.by_hand("discard", day=str(day), reason="a clock", confirm=True).success
+    assert house.landings(night(2)) == []
+    assert house.tables() == before
+    ((_, discarded),) = house.rollbook().raw.discarded(night(2))
+    assert (discarded.reason, discarded.by) == ("a clock", NO_LOGIN)
 
 
 def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job: Job) -> None:

@@ -26,7 +26,7 @@ def launch(run_config: Any) -> bytes:
     return json.dumps({"query": LAUNCH, "variables": {"p": {"runConfigData": run_config}}}).encode()
 
 
-ODD = """ops: {sync: {config: {approve: [2026-99-99], only: [{"\\x65nv": ROLLBOOK_API_KEY}]}}}"""
+ODD = """ops: {approve: {config: {held: [2026-99-99], only: [{"\\x65nv": ROLLBOOK_API_KEY}]}}}"""
 LOOP = "&a {ops: *a, loggers: &b [*b, {env: X}]}"
 
 
@@ -63,7 +63,7 @@ def test_a_request_with_variables_or_resources_is_refused_in_any_spelling(body: 
 @pytest.mark.parametrize(
     "body",
     [
-        launch(config(approve=["0123456789ab"], only=["students:removed"], reason="Frau Meier called, env. 5 left")),
+        launch(config(held=["0123456789ab"], only=["students:removed"], reason="Frau Meier called, env. 5 left")),
         launch("ops: {sync: {config: {details: all, reason: 'see resources \\ env'}}}"),
         launch({}),
         json.dumps({"query": "{ instance { id } resources: version env: version }"}).encode(),

@@ -85,7 +85,7 @@ def test_each_sync_tells_its_own_end_once(watch: Watch, house: House, hook: Webh
     assert not job.run(night(1), tags=SYNC).success
     assert job.run(night(1), tags=SYNC).success
     assert job.run(night(1), tags=SYNC).success
-    assert not job.run(night(1), tags={"dagster/backfill": "of a day"}, options={"approve": ["0" * 12]}).success
+    assert not job.by_hand("approve_held", held=["0" * 12]).success
     watch.look()
     assert heads(hook) == [f"the sync of {night(1)} failed", f"the sync of {night(1)} is good again"]
     assert "key" in hook.texts[0].splitlines()[1]
@@ -102,7 +102,7 @@ def test_a_held_run_and_its_approval_by_hand_are_told(watch: Watch, house: House
     clock.shift(timedelta(days=1))
     assert not job.run(night(2), tags=SYNC).success
     watch.look()
-    assert job.run(night(2), options={"approve": [house.landings(night(2))[-1].hold_digest]}).success
+    assert job.by_hand("approve_held", held=[house.landings(night(2))[-1].hold_digest]).success
     watch.look()
     assert heads(hook) == [f"the sync of {night(2)} is held", f"the sync of {night(2)} is good again"]
     assert f"`rollbook sync --date {night(2)} --approve`" in hook.texts[0]

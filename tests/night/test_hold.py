@@ -76,7 +76,7 @@ def test_a_held_sync_says_what_would_change_and_what_to_do(house: House) -> None
         house.sync()
     assert caught.value.message == (
         f"Held: {reason}. Readers keep what was published. If it is right, run `rollbook sync --date {night(2)}"
-        f' --approve` (in the UI: `approve: ["{house.landings(night(2))[-1].hold_digest}"]` in the launchpad); else ask the'
+        f' --approve` (in the UI: the job `approve_held` with `held: ["{house.landings(night(2))[-1].hold_digest}"]`); else ask the'
         " service's representative"
     )
 

@@ -14,6 +14,7 @@ import time_machine
 
 from rollbook.defs.component import load
 from rollbook.defs.school import School
+from rollbook.defs.sensors import unrecorded
 from rollbook.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
@@ -84,6 +85,26 @@ class Job:
                 "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
             },
         )
+
+    def by_hand(self, name: str, **options: Any) -> dg.ExecuteInProcessResult:
+        """A run of an operator's job."""
+        self.defs = load(self.school)
+        op = {"approve_held": "approve", "discard": "landing"}[name]
+        return self.defs.resolve_job_def(self.school.named(name)).execute_in_process(
+            instance=self.instance,
+            raise_on_error=False,
+            run_config={
+                "ops": {self.school.named(op): {"config": options}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+
+    def record(self) -> None:
+        """A tick of the sensor that marks what happened without the nightly job."""
+        with dg.build_sensor_context(self.instance) as context:
+            result = unrecorded(context, self.school)
+        for event in (result.asset_events or ()) if isinstance(result, dg.SensorResult) else ():
+            self.instance.report_runless_asset_event(event)
 
     def nightly(self, house: House, number: int, **options: Any) -> dg.ExecuteInProcessResult:
         """The run that the schedule starts on a night."""

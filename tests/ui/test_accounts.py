@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.defs.assets import NO_LOGIN
+from rollbook.defs.by_hand import NO_LOGIN
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Manifest
 from rollbook.operations import approvals
@@ -24,17 +24,17 @@ from tests.support.wire.service import KEY
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAUNCH = """mutation($config: RunConfigData!, $tags: [ExecutionTag!]) { launchRun(executionParams: {
-  selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
+  selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "approve_held"},
   runConfigData: $config, executionMetadata: {tags: $tags}}) { __typename } }"""
 
 
 def request(house: House, reason: Any) -> bytes:
     """A launch that approves what is held today, and says that the superintendent asked for it."""
     (held,) = approvals.to_approve(house.rollbook())
-    options = {"approve": [held.hold_digest], "reason": reason}
-    tags = {"dagster/partition": str(held.snapshot_date), "rollbook/sync": "command", "rollbook/by": "superintendent"}
+    options = {"held": [held.hold_digest], "reason": reason}
+    tags = {"rollbook/by": "superintendent"}
     variables = {
-        "config": {"ops": {"sync": {"config": options}}},
+        "config": {"ops": {"approve": {"config": options}}},
         "tags": [{"key": key, "value": value} for key, value in tags.items()],
     }
     return json.dumps({"query": LAUNCH, "variables": variables}).encode()

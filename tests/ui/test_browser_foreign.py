@@ -24,9 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(600)]
 
 DELETE = 'mutation {{ deleteRun(runId: "{run}") {{ __typename }} }}'
 LAUNCH = """mutation { launchRun(executionParams: {
-  selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "nightly_sync"},
-  runConfigData: {ops: {sync: {config: {approve: ["0123456789ab"]}}}},
-  executionMetadata: {tags: [{key: "dagster/partition", value: "2026-11-20"}]}
+  selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "approve_held"},
+  runConfigData: {ops: {approve: {config: {held: ["0123456789ab"]}}}}
 }) { __typename } }"""
 
 # Each way in which a page can have the browser send something to another site by itself. The answer does not matter: the

@@ -8,7 +8,6 @@ service keeps no history. The work itself is in `night`, and in `district` for s
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from enum import StrEnum
 
 import dagster as dg
 from pydantic import Field
@@ -16,22 +15,17 @@ from pydantic import Field
 from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
 from rollbook.defs.facts import FILE, RAW, TABLE, made, unmarked
-from rollbook.defs.launches import RunCoordinator
-from rollbook.defs.partitions import BY_HAND, BY_TAG, NIGHTLY, SYNC_TAG
+from rollbook.defs.partitions import BY_HAND, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
-from rollbook.errors import ArgumentError, CheckError, RollbookError
-from rollbook.landing.manifest import PARTS, Details
+from rollbook.errors import CheckError, RollbookError
+from rollbook.landing.manifest import Details
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
 from rollbook.night.rollbook import Rollbook
-from rollbook.operations import approvals
 from rollbook.settings import SourceSettings
 from rollbook.tables import TABLES, WALKED, fingerprint
 from rollbook.tables import Table as Declared
 from rollbook.util.cron import due
-
-NO_LOGIN = "the UI, no login"
-Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Events = Iterator[Event | dg.MaterializeResult[None]]
@@ -40,22 +34,9 @@ Events = Iterator[Event | dg.MaterializeResult[None]]
 class Options(dg.Config):
     """An operator's options for one run, as the launchpad shows them."""
 
-    approve: list[str] = Field(
-        default=[],
-        description="Merge what this day's sync held, without fetching again: the digest that the held run shows. Look "
-        "at its table of counts first. Another landing, or one that would change something else, is refused.",
-    )
     confirm: bool = Field(
         default=False,
         description="In a backfill: publish even if a table would lose more rows than the hold allows.",
-    )
-    only: list[Part] = Field(
-        default=[],
-        description="With approve: merge only these parts of what was held, and keep the rest held. Of "
-        f"{', '.join(PARTS)}: who has left the list, and what the listed records state.",
-    )
-    reason: str = Field(
-        default="", description="With approve: why; kept with the landing, and shown by `rollbook why`. No names."
     )
     details: Details = Field(
         default=Details.none,
@@ -161,7 +142,7 @@ def _school(context: dg.AssetExecutionContext, options: Options, school: School,
     """Do a single school's work, then check the published file, also after a failure."""
     rollbook = assemble(school.settings(getattr(context.resources, school.named("rollbook")).folder))
     today = {datetime.now(rollbook.settings.zone).date()}
-    is_sync = partitions.is_sync(context.run.tags, days, today, approve=bool(options.approve))
+    is_sync = partitions.is_sync(context.run.tags, days, today)
     failure: RollbookError | None = None
     try:
         if context.selected_asset_keys:
@@ -185,7 +166,7 @@ def run(
     *,
     is_sync: bool,
 ) -> Events:
-    """Sync a day, approve what is held, or rebuild the landed days; then yield what was made of each day.
+    """Sync a day, or rebuild the landed days; then yield what was made of each day.
 
     Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
     """
@@ -203,15 +184,8 @@ def run(
 def _work(
     context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
 ) -> list[date]:
-    """Approve, sync or backfill; returns the days that were made. Raises RollbookError."""
-    if options.only and not options.approve:
-        raise ArgumentError("only says what of a held sync is approved: add approve (--approve)")
-    if options.approve:
-        by, only = _asked_by(context), options.only
-        approvals.approve(
-            rollbook, options.approve, days=days, only=only, reason=options.reason, by=by, full_refresh=options.force
-        )
-    elif is_sync:
+    """Sync or backfill; returns the days that were made. Raises RollbookError."""
+    if is_sync:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
         done = sync(rollbook, days[0], details=options.details, fresh=fresh, full_refresh=options.force)
         if done.manifest.reason:
@@ -234,12 +208,6 @@ def outputs(context: dg.AssetExecutionContext, events: Iterable[dg.AssetMaterial
             yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
         else:
             yield event
-
-
-def _asked_by(context: dg.AssetExecutionContext) -> str:
-    """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
-    is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
-    return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
 
 
 def mark_as_sync(context: dg.AssetExecutionContext) -> None:

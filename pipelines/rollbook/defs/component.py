@@ -3,7 +3,7 @@
 import dagster as dg
 from pydantic import Field
 
-from rollbook.defs import assets, partitions
+from rollbook.defs import assets, by_hand, partitions
 from rollbook.defs.school import RollbookResource, School
 from rollbook.defs.sensors import sensors
 from rollbook.settings import API_KEY
@@ -29,7 +29,7 @@ def load(school: School | None = None) -> dg.Definitions:
     fixed = dg.ResourceDefinition(lambda _: resource, config_schema={}, description=RollbookResource.__doc__)
     return dg.Definitions(
         assets=[everything],
-        jobs=[job],
+        jobs=[job, *by_hand.jobs(school)],
         schedules=partitions.schedules(school, sources),
         sensors=sensors(school),
         resources={school.named("rollbook"): resource if school.given else fixed},

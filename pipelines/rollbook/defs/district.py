@@ -7,7 +7,6 @@ only what is missing, since the runner fetches no day twice. Nights without Dags
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
@@ -50,14 +49,14 @@ def work(
         yield from _checked(school, names)
         return
     todays = {datetime.now(s.zone).date() for name, s in settings.sources(registry).items() if name in names}
-    is_sync = partitions.is_sync(tags, days, todays, approve=bool(options.approve))
+    is_sync = partitions.is_sync(tags, days, todays)
     if is_sync and tags.get(INSTITUTION_TAG) in names and tags.get(SYNC_TAG) != NIGHTLY:
         yield from _sync_alone(context, options, school, names[0], days)
         return
-    if options.force or options.details is not Details.none or options.approve:
+    if options.force or options.details is not Details.none:
         raise ArgumentError(
-            "This run covers several institutions, but approve, force and details work for one at a time: run that"
-            " institution by itself, as with rollbook --institution NAME sync --approve"
+            "This run covers several institutions, but force and details work for one at a time: run that institution"
+            f" by itself, with its name in the tag {INSTITUTION_TAG}"
         )
     ended: Ended
     if is_sync:
@@ -87,8 +86,8 @@ def _sync_alone(
     context: dg.AssetExecutionContext, options: Options, school: School, name: str, days: Sequence[date]
 ) -> Events:
     """Sync one institution here, and record its outcome. It does not materialize the district's day."""
-    _keep_key_of(name)
-    rollbook = assemble(settings.load(fetches=not options.approve, institution=name))
+    runs.keep_key_of(name)
+    rollbook = assemble(settings.load(fetches=True, institution=name))
     failure, ended = None, list[NightOutcome]()
     try:
         with recorded(rollbook, days[0]) as ended:
@@ -100,13 +99,6 @@ def _sync_alone(
     yield from _checked(school, [name])
     if failure is not None:
         raise runs.failed(failure)
-
-
-def _keep_key_of(name: str) -> None:
-    """Remove all other institutions' keys from this process's environment: a run inherits every key from Dagster."""
-    if (registry := settings.registry()) is not None:
-        for variable in registry.variables("api_key") - registry[name].variables("api_key"):
-            os.environ.pop(variable, None)
 
 
 def unrecorded(

@@ -72,11 +72,11 @@ def landed_days(raw: Path, *, of_many: bool = False) -> set[date]:
     return landed
 
 
-def is_sync(tags: Mapping[str, str], days: Sequence[date], todays: Collection[date], *, approve: bool) -> bool:
-    """Whether a run syncs its day: fetches it, or approves it. A backfill fetches nothing (G8), nor does any run of a
-    past day that is not started as a sync.
+def is_sync(tags: Mapping[str, str], days: Sequence[date], todays: Collection[date]) -> bool:
+    """Whether a run fetches its day. A backfill does not (G8), nor does a run of a past day that is not started as a
+    sync.
     """
-    by_hand = approve or (len(days) == 1 and days[0] in todays)
+    by_hand = len(days) == 1 and days[0] in todays
     return not BACKFILL_TAGS & set(tags) and (SYNC_TAG in tags or by_hand)
 
 

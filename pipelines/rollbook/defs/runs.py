@@ -3,6 +3,7 @@
 Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 import dagster as dg
 from filelock import Timeout
 
+from rollbook import settings
 from rollbook.errors import HeldError, RollbookError
 from rollbook.landing.manifest import Hold
 from rollbook.util import files
@@ -57,6 +59,13 @@ def _hold_table(hold: Hold) -> dg.MetadataValue[Any]:
     lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
     lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in hold.counts]
     return dg.MetadataValue.md("\n".join(lines))
+
+
+def keep_key_of(institution: str) -> None:
+    """Remove all other institutions' keys from this process's environment: a run inherits every key from Dagster."""
+    if (registry := settings.registry()) is not None and institution in registry.institutions:
+        for variable in registry.variables("api_key") - registry[institution].variables("api_key"):
+            os.environ.pop(variable, None)
 
 
 def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:

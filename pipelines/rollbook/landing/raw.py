@@ -179,10 +179,10 @@ class RawStore:
         """Write the manifest of a landing that stays held, with the approval of a part, durably."""
         files.write(self._folder(manifest) / MANIFEST, encode(manifest))
 
-    def discard(self, manifest: Manifest, reason: str, at: datetime) -> None:
+    def discard(self, manifest: Manifest, reason: str, at: datetime, by: str = "") -> None:
         """Move a landing aside: still readable, but no longer counted. The reason is written first."""
         folder = self._folder(manifest)
-        discard = Discard(reason=reason, discarded_at=at, by=machine.person())
+        discard = Discard(reason=reason, discarded_at=at, by=by or machine.person())
         files.write(folder / DISCARD, msgspec.json.encode([*_discards(folder), discard]))
         files.move(folder, folder.with_name(f"{_DISCARDED}{manifest.landing}"))
         files.sync(folder.parent)

@@ -167,8 +167,8 @@ def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None =
             manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
         raise HeldError(
             f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
-            f" `{rollbook.settings.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI:"
-            f' `approve: ["{manifest.hold_digest}"]` in the launchpad); else ask the service\'s representative',
+            f" `{rollbook.settings.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI: the job"
+            f' `approve_held` with `held: ["{manifest.hold_digest}"]`); else ask the service\'s representative',
             decision.hold,
         )
     if begun := policy.restarted(decision.counts):

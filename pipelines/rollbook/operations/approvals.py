@@ -22,19 +22,18 @@ def approve(
     only: Collection[str] = (),
     reason: str = "",
     by: str = "",
-    full_refresh: bool = False,
 ) -> Synced:
     """Merge and publish the held landings with these `digests`, which a person was shown, in the order of their days,
     or `only` parts of them, without a fetch (G3).
 
     The `reason`, and who approved (default: the person who runs this), are kept with them. Returns the newest day's
-    result; `full_refresh` as in a sync. Raises ArgumentError, also for landings of other than these `days`.
+    result. Raises ArgumentError, also for landings of other than these `days`.
     """
     with reported_end(rollbook, max(days or (), default=rollbook.today())):
         with writer(rollbook):
             held = held_as_shown(rollbook, digests, days)
             approved = [snapshot(rollbook, each, approval(rollbook, each, only, reason, by)) for each in held]
-            merged = merge(rollbook, full_refresh=full_refresh)
+            merged = merge(rollbook)
             publish(rollbook, merged)
         rollbook.check_listeners()
     manifest, record = approved[-1]

@@ -15,9 +15,16 @@ from rollbook.night.writing import writer
 
 
 def discard(
-    rollbook: Rollbook, day: date, number: int | None = None, *, reason: str, confirm: Confirm = within_hold
+    rollbook: Rollbook,
+    day: date,
+    number: int | None = None,
+    *,
+    reason: str,
+    by: str = "",
+    confirm: Confirm = within_hold,
 ) -> Manifest:
-    """Discard a landing of a day, by default the last one that counts, else the held one. Returns it.
+    """Discard a landing of a day, by default the last one that counts, else the held one, `by` somebody (default: the
+    person who runs this). Returns it.
 
     It is moved aside within `raw/`, stays readable and no longer counts. Raises ArgumentError when there is no such
     landing, its raw bodies have expired or the reason holds a secret, and HeldError when it is not confirmed. Nothing
@@ -32,7 +39,9 @@ def discard(
             raise ArgumentError(_no_such_landing(day, number, manifests))
         landing = chosen[-1]
         left = [m for m in manifests if m.landing != landing.landing]
-        past.change_day(rollbook, day, left, lambda: rollbook.raw.discard(landing, reason, rollbook.clock()), confirm)
+        past.change_day(
+            rollbook, day, left, lambda: rollbook.raw.discard(landing, reason, rollbook.clock(), by), confirm
+        )
         return landing
 
 

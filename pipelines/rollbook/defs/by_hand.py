@@ -1,0 +1,144 @@
+"""The jobs of an operator beside the nightly one: approve what is held, and discard a landing. Neither fetches.
+
+The sensor `record` marks what they did, as it marks what the commands did.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import date
+from enum import StrEnum
+
+import dagster as dg
+from pydantic import Field
+
+from rollbook import settings
+from rollbook.assembly import assemble
+from rollbook.defs import runs
+from rollbook.defs.launches import RunCoordinator
+from rollbook.defs.partitions import BY_TAG
+from rollbook.defs.school import School
+from rollbook.errors import ArgumentError, RollbookError
+from rollbook.landing.manifest import PARTS
+from rollbook.night.rollbook import Rollbook
+from rollbook.operations import approvals, discard
+
+NO_LOGIN = "the UI, no login"
+Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
+
+
+class _OfOne(dg.Config):
+    institution: str = Field(
+        default="", description="In a district: the name of the institution, as in the registry. Else leave it empty."
+    )
+
+
+class Approval(_OfOne):
+    """What to approve, as the launchpad asks for it."""
+
+    held: list[str] = Field(
+        description="What to merge, without fetching again: the digests that the held runs show. Look at their tables "
+        "of counts first. Another landing, or one that would change something else, is refused."
+    )
+    only: list[Part] = Field(
+        default=[],
+        description="Merge only these parts of what was held, and keep the rest held. Of "
+        f"{', '.join(PARTS)}: who has left the list, and what the listed records state.",
+    )
+    reason: str = Field(default="", description="Why; kept with the landing, and shown by `rollbook why`. No names.")
+
+
+class Discarding(_OfOne):
+    """What to discard, as the launchpad asks for it."""
+
+    day: str = Field(description="The snapshot's date, as 2026-11-20: a landing of this day no longer counts.")
+    landing: int = Field(
+        default=0, description="The number of the landing, as in ops.syncs; 0 is the last one that counts, or is held."
+    )
+    reason: str = Field(description="Why: kept with the landing, and shown in ops.syncs. No names of pupils.")
+    confirm: bool = Field(
+        default=False,
+        description="Publish what that changes. Without it, the run fails and shows a table of what would change.",
+    )
+
+
+def jobs(school: School) -> list[dg.JobDefinition]:
+    """Return both jobs of a code location."""
+    resource = {school.named("rollbook")}
+
+    @dg.op(name=school.named("approve"), required_resource_keys=resource)
+    def approve(context: dg.OpExecutionContext, config: Approval) -> None:
+        with _opened(context, school, config.institution) as rollbook:
+            held = approvals.to_approve(rollbook, every_day=True)
+            days = [each.snapshot_date for each in held if each.hold_digest in config.held]
+            with _recorded(rollbook, max(days, default=rollbook.today())):
+                approvals.approve(rollbook, config.held, only=config.only, reason=config.reason, by=_asked_by(context))
+
+    @dg.op(name=school.named("landing"), required_resource_keys=resource)
+    def discard_landing(context: dg.OpExecutionContext, config: Discarding) -> None:
+        with _opened(context, school, config.institution) as rollbook:
+            try:
+                day = date.fromisoformat(config.day)
+            except ValueError:
+                raise ArgumentError("day is no date: write it as 2026-11-20") from None
+            if not config.reason.strip():
+                raise ArgumentError("Say why: the reason is kept with the landing")
+            discard.discard(
+                rollbook,
+                day,
+                config.landing or None,
+                reason=config.reason.strip(),
+                by=_asked_by(context),
+                confirm=lambda _: config.confirm,
+            )
+
+    @dg.job(
+        name=school.named("approve_held"),
+        executor_def=dg.in_process_executor,
+        description="Merge and publish what a sync held, or parts of it, by the digest that the held run shows.",
+    )
+    def approve_held() -> None:
+        approve()
+
+    @dg.job(
+        name=school.named("discard"),
+        executor_def=dg.in_process_executor,
+        description="Take back a landing: of a wrong clock, of wrong data, or approved by mistake. `rollbook discard"
+        " DAY --undo` puts it back.",
+    )
+    def discard_job() -> None:
+        discard_landing()
+
+    return [approve_held, discard_job]
+
+
+@contextmanager
+def _opened(context: dg.OpExecutionContext, school: School, institution: str) -> Iterator[Rollbook]:
+    """The warehouse that a job is about. An error of Rollbook's fails the run, in a sentence."""
+    runs.mark_as_mine(context.instance, context.run_id)
+    try:
+        if school.registry() is None:
+            if institution:
+                raise ArgumentError("There is one school only: leave institution empty")
+            yield assemble(school.settings(getattr(context.resources, school.named("rollbook")).folder))
+        else:
+            if not institution:
+                raise ArgumentError("This is a district: name the institution")
+            runs.keep_key_of(institution)
+            yield assemble(settings.load(fetches=False, institution=institution))
+    except RollbookError as error:
+        raise runs.failed(error) from None
+
+
+def _recorded(rollbook: Rollbook, day: date) -> AbstractContextManager[object]:
+    """Count an institution's approval among the nights of its district. A single school has none."""
+    if not rollbook.settings.institution:
+        return nullcontext()
+    from rollbook.fleet.nights import recorded
+
+    return recorded(rollbook, day)
+
+
+def _asked_by(context: dg.OpExecutionContext) -> str:
+    """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
+    is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
+    return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN
