@@ -116,6 +116,23 @@ def test_a_search_from_any_page_leads_to_a_teacher_and_whom_to_watch(
         assert fits(page)
 
 
+def test_a_student_who_was_spoken_to_is_at_the_end_of_the_list(browser: Browser, small: School, tmp_path: Path) -> None:
+    with exploring(small.warehouse, tmp_path / "run") as running, browser.new_page() as page:
+        page.set_default_timeout(60_000)
+        with staying_home(page, running):
+            page.goto(running.address)
+            page.get_by_role("link", name="To watch", exact=True).click()
+            students = table(page, "severity", "since").locator("tbody a")
+            names = texts(students)
+            students.first.click()
+            expect(heading(page)).to_have_text(names[0])
+            page.get_by_role("button", name="Save").click()
+            expect(page.get_by_text("at the end of the list until")).to_be_visible()
+            page.get_by_role("link", name="To watch", exact=True).click()
+            assert texts(students) == [*names[1:], names[0]][: len(names)] or len(names) == ROWS
+            assert texts(students)[0] == names[1]
+
+
 def test_two_dates_lead_to_the_changes_between_them(page: Page, explored: Explored) -> None:
     with staying_home(page, explored):
         page.goto(explored.address)

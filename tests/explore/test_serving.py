@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -42,14 +44,23 @@ class Answer(NamedTuple):
     headers: http.client.HTTPMessage
 
 
-def ask(explored: Explored, path: str = "/", headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
+def ask(
+    explored: Explored,
+    path: str = "/",
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    content: str = "",
+) -> Answer:
     """The answer to a request, from a browser that has the token unless `headers` are given."""
     connection = http.client.HTTPConnection("127.0.0.1", explored.port, timeout=60)
     connection.putrequest(method, path, skip_host=True)
     has_token = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
     for name, value in {"Host": explored.host, **(has_token if headers is None else headers)}.items():
         connection.putheader(name, value)
-    connection.endheaders()
+    if content:
+        connection.putheader("Content-Type", "application/x-www-form-urlencoded")
+        connection.putheader("Content-Length", str(len(content)))
+    connection.endheaders(content.encode() if content else None)
     answer = connection.getresponse()
     reply = Answer(answer.status, answer.read().decode(), answer.headers)
     connection.close()
@@ -211,6 +222,45 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
         ("explore", 0, "tables"),
     ]
     assert name not in log.read_text()
+
+
+def test_who_was_spoken_to_goes_to_the_end_of_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
+    ((first, name), *_, (last, _)) = small.rows(
+        "SELECT student_id, name FROM students_to_watch ORDER BY severity DESC, name, student_id"
+    )
+    until = date.today() + timedelta(days=14)  # noqa: DTZ011 - as a person writes it
+    with exploring(small.warehouse, tmp_path / "run") as explored:
+
+        def links() -> list[str]:
+            return re.findall(
+                r'<td dir="auto" data-label="student"><a href="(/student/\d+)">', ask(explored, "/watch").text
+            )
+
+        def send(content: str, headers: Mapping[str, str] | None = None, key: int = first) -> Answer:
+            return ask(explored, f"/student/{key}/contacted", headers, "POST", content)
+
+        assert links()[0] == f"/student/{first}"
+        cookie = {"Cookie": f"rollbook-{explored.port}={explored.token}"}
+        assert send(f"until={until}", {}).status == 401
+        for foreign in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
+            assert send(f"until={until}", cookie | foreign).status == 403
+        for wrong in ("until=tomorrow", "until=2020-01-01", "until=9999-12-31", "until=" + "1" * 5000):
+            assert send(wrong).status == 404
+        assert send(f"until={until}", key=1).status == 404
+        assert not (small.warehouse / "contacted.csv").exists()
+
+        done = send(f"until={until}", cookie | {"Sec-Fetch-Site": "same-origin"})
+        assert (done.status, done.headers["Location"]) == (303, f"/student/{first}")
+        assert f"at the end of the list until {until}" in ask(explored, f"/student/{first}").text
+        assert f"/student/{first}" == links()[-1] or len(links()) == 25
+        assert links()[0] != f"/student/{first}"
+        assert f"spoken to, back on {until}" in ask(explored, f"/watch?text={quote(name)}").text
+        assert send("until=").status == 303
+        assert links()[0] == f"/student/{first}"
+    (log,) = (small.warehouse / "private").glob("access-*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["students"] for line in lines if line["what"] == "contacted"] == [1, 1]
+    assert last != first
 
 
 def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from rollbook.operations.status import load_status
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Holdings
 from rollbook.store.clean import clean
+from rollbook.views import editable
 from tests.support.nights import House, asked, folder, new_house, night
 from tests.support.processes import canary
 from tests.support.reading import writable
@@ -356,6 +357,14 @@ def test_the_same_email_under_another_id_only_warns(house: House, caplog: pytest
 
 
 @pytest.mark.slow
+def test_who_was_spoken_to_is_forgotten_with_the_student(house: House) -> None:
+    for student_id in (canary.ID, 1):
+        editable.contact(house.warehouse, student_id, night(6), night(20))
+    certificate = erase(house)
+    assert "| lines of contacted.csv, removed | 1 |" in certificate.text
+    assert [each.student_id for each in editable.read_contacted(house.warehouse)] == [1]
+
+
 def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> None:
     erase(house, 5)
     certificate = erase(house)

@@ -22,7 +22,7 @@ from rollbook.privacy.pseudonymous import Codes, begin
 from rollbook.privacy.subject import LEFT_OUT, Subject, contents, gather, write
 from rollbook.store.schema import KEPT, OBSERVED
 from rollbook.tables import TABLES
-from rollbook.views import catalog
+from rollbook.views import catalog, editable
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, student
@@ -66,6 +66,8 @@ def house() -> Iterator[House]:
             house.night(10, [me(name="Held Name")])
         house.night(11, [me(name="Discarded Name"), *OTHERS])
         discard(house.rollbook(), night(11), reason="for this test")
+        for student_id in (ME, OTHERS[0]["student_id"]):
+            editable.contact(house.warehouse, student_id, night(9), night(20))
         yield house
 
 
@@ -108,6 +110,11 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: Hous
             assert held[name].rows == rows, name
         assert len(held[name].rows) == len(rows), name
     assert all(held[name].rows for name in ("main.students", "main.changes", "ops.rejects", "snapshots.observed"))
+
+
+def test_it_says_when_somebody_noted_to_have_spoken_to_the_student(found: Subject) -> None:
+    (section,) = (section for section in found.sections if section.name == "private.contacted")
+    assert section.rows == [(night(9), night(20))]
 
 
 def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:

@@ -35,6 +35,7 @@ from rollbook.store.schema import check_format
 from rollbook.store.statements import statements
 from rollbook.store.warehouse import BUILD
 from rollbook.util import files
+from rollbook.views import editable
 
 sql = statements("rollbook.explore")
 
@@ -190,6 +191,16 @@ class Book:
             """).to_arrow_table()
 
         self.con.register("watching", self.once("watching", made, day))
+
+    def resting(self, day: date) -> dict[int, date]:
+        """Make the relation `resting`: who was spoken to, and rests on a day until another; returns that. Raises
+        SettingError for a malformed contacted.csv.
+        """
+        resting = editable.resting(self.warehouse, day)
+        self.con.execute("CREATE OR REPLACE TEMP TABLE resting (student_id BIGINT, until DATE)")
+        if resting:
+            self.con.executemany("INSERT INTO resting VALUES (?, ?)", [*resting.items()])
+        return resting
 
     def csv(self, listing: Listing, what: str) -> IO[bytes]:
         """A whole list as an open CSV file, with text escaped that a spreadsheet program would run as a formula."""

@@ -18,10 +18,12 @@ from rollbook.errors import ArgumentError
 from rollbook.explore.book import COUNTED, Book, Listing, Row, number, sql
 from rollbook.outputs.report import morning, progress
 from rollbook.privacy import access
+from rollbook.store.database import machine_errors
 from rollbook.tables import TABLES
-from rollbook.views import metrics
+from rollbook.views import editable, metrics
 
 DAYS = 62  # of a trend
+RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
 MAX_DRAWN = 12  # institutions with line charts
 
 COMPLETION = ("Completion, %", lambda row: row.completion)
@@ -93,10 +95,11 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
     rows_of_day = f"(FROM main.watch_daily WHERE snapshot_date = DATE '{day}')" if is_download else "watching"
     book.watching(day)
+    book.resting(day)
     listing = book.listing(
         params,
         sql("watch", rows_of_day=rows_of_day, flag=flag, about=about),
-        "change <> 'new', severity DESC, student, student_id",
+        "change LIKE 'spoken%', change <> 'new', severity DESC, student, student_id",
         text=params.get("text", "").strip(),
         show=show,
         day=day,
@@ -229,6 +232,9 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     )
     book.students = 1
     return {
+        "until": book.resting(book.days[0]).get(key),
+        "today": date.today(),  # noqa: DTZ011 - of the person at this machine
+        "back": date.today() + timedelta(days=RESTS),  # noqa: DTZ011 - likewise
         "title": records[0].name,
         "found": records[0],
         "reused_since": reused[0].since,
@@ -241,6 +247,22 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         "spans": spans,
         "timeline": timeline,
     }
+
+
+def contacted(book: Book, params: QueryParams, key: int) -> None:
+    """Note that a student was spoken to today, `until` a day; without a day, that the student is back on the list."""
+    if not book.rows("SELECT 1 FROM main.students WHERE student_id = $id", id=key):
+        raise ArgumentError("This student is not listed. Find another one")
+    text, today = params.get("until", ""), date.today()  # noqa: DTZ011 - of the person at this machine
+    try:
+        until = date.fromisoformat(text) if text else None
+    except ValueError:
+        raise ArgumentError("The day must be written as 2026-11-20") from None
+    if until is not None and not today < until <= today + timedelta(days=366):
+        raise ArgumentError("Choose a day from tomorrow on, within a year")
+    book.note("explore", "contacted", 1)
+    with machine_errors(book.warehouse):
+        editable.contact(book.warehouse, key, min(today, book.days[0]), until)
 
 
 def compare(book: Book, params: QueryParams) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
 port on loopback. The token is in the address that is printed; a cookie then keeps it, so that it is in no other
 address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed, which
-neither downloads a list nor shows a value.
+neither downloads a list nor shows a value. One form writes: who was spoken to (`contacted.csv`).
 
 A browser sends a host's cookies to all its ports, and another account may listen on one of them. So the app has a host
 name of its own, by chance, below `localhost`: browsers take it for this machine, and nobody else knows it.
@@ -23,7 +23,9 @@ import duckdb
 import uvicorn
 from jinja2 import Environment
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -42,6 +44,7 @@ from rollbook.util.text import printable
 # Browsers try either for a name below `localhost`, so both are ours.
 HOST, HOST6 = "127.0.0.1", "::1"
 STOP_WITHIN = 3  # seconds, for open pages
+MAX_SENT = 1_000  # bytes of a form
 TOKEN = "access_token"  # noqa: S105 - its name
 # Nothing is kept by the browser: going back reads the newest night, and is logged.
 PRIVATE = {"Cache-Control": "no-store"}
@@ -107,13 +110,16 @@ def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
 
 def app(token: str, port: int) -> Starlette:
     """The pages, for requests with the token."""
-    pages = OF_ALL if is_of_all() else OF_ONE
-    menu = {path: name for path, (_, name) in pages.items() if name}
+    shown = OF_ALL if is_of_all() else OF_ONE
+    menu = {path: name for path, (_, name) in shown.items() if name}
     cookie = f"rollbook-{port}"
 
-    def view(page: Page, request: Request) -> Response:
+    def is_let_in(request: Request) -> bool:
         given = request.query_params.get(TOKEN, request.cookies.get(cookie, ""))
-        if not secrets.compare_digest(given.encode(), token.encode()):
+        return secrets.compare_digest(given.encode(), token.encode())
+
+    def view(page: Page, request: Request) -> Response:
+        if not is_let_in(request):
             return _render("token", 401, title="Token needed", here=request.url.path, token=TOKEN)
         if TOKEN in request.query_params:
             without = _address(request, **{TOKEN: None})
@@ -129,12 +135,46 @@ def app(token: str, port: int) -> Starlette:
         try:
             return _shown(page, request, common)
         except (RollbookError, duckdb.Error) as found:
-            # DuckDB's own words may repeat a value.
-            error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
-            status = 404 if isinstance(error, ArgumentError) else 503
-            return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
+            return _trouble(found, common)
 
-    return Starlette(routes=[Route(path, partial(view, page)) for path, (page, _) in pages.items()])
+    async def write(request: Request) -> Response:
+        if not is_let_in(request):
+            return _render("token", 401, title="Token needed", here="/", token=TOKEN)
+        return await run_in_threadpool(_written, request, await _sent(request), menu)
+
+    routes = [Route(path, partial(view, page)) for path, (page, _) in shown.items()]
+    # The only one that writes. The guard lets in the app's own pages alone, and another site's request has no cookie.
+    own = [] if is_of_all() else [Route("/student/{key:id}/contacted", write, methods=["POST"])]
+    return Starlette(routes=[*routes, *own])
+
+
+async def _sent(request: Request) -> bytes:
+    """A form's content, as far as a form of ours goes."""
+    sent = b""
+    async for part in request.stream():
+        sent += part
+        if len(sent) > MAX_SENT:
+            break
+    return sent[:MAX_SENT]
+
+
+def _written(request: Request, sent: bytes, menu: dict[str, str]) -> Response:
+    """Note what a student's form says, and lead back to the student."""
+    try:
+        book = new_book()
+        with book.open():
+            pages.contacted(book, QueryParams(sent), **request.path_params)
+    except (RollbookError, duckdb.Error) as found:
+        return _trouble(found, {"menu": menu, "path": request.url.path, "asked": request.query_params})
+    return RedirectResponse(f"/student/{request.path_params['key']}", 303, headers=PRIVATE)
+
+
+def _trouble(found: Exception, common: dict[str, Any]) -> Response:
+    """The page that says what is wrong with an address, or with the machine."""
+    # DuckDB's own words may repeat a value.
+    error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
+    status = 404 if isinstance(error, ArgumentError) else 503
+    return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
 
 
 def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:

@@ -41,6 +41,7 @@ from rollbook.store.database import connect, count
 from rollbook.store.statements import statements
 from rollbook.tables import SETS
 from rollbook.util import files
+from rollbook.views import editable
 
 sql = statements("rollbook.privacy")
 
@@ -70,6 +71,7 @@ LABELS = {
     "versions": "published files, made again",
     "altered": "altered copies in build/, removed",
     "exports": "files in exports/, deleted whatever they hold",
+    "contacted": "lines of contacted.csv, removed",
     "codes": "codes of the pseudonymous file, deleted",
     "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes them again"
     " without the student",
@@ -172,6 +174,7 @@ class Erasure(Listener):
         for path in exports:
             path.unlink()
         take_out_of_text(warehouse.build / "alerts.json", erased.erased.__contains__)
+        counts["contacted"] = editable.forget(warehouse.root, erased.erased.__contains__)
         counts["exports"] = len(exports)
         home = Path(pending.home) if pending.home else None
         if home is None or not home.is_dir():

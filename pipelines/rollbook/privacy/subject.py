@@ -44,6 +44,7 @@ from rollbook.store.warehouse import BUILD
 from rollbook.tables import OF_STUDENTS, SETS, of_set
 from rollbook.util import files
 from rollbook.util.text import cell, printable
+from rollbook.views import editable
 
 sql = statements("rollbook.privacy")
 
@@ -153,6 +154,13 @@ def gather(
             "The code that stands for the student in the pseudonymous file.",
             {"code": "BIGINT"},
             codes,
+        ),
+        _section(
+            WORDS,
+            "private.contacted",
+            "When somebody noted that the student was spoken to, and until when the student is at the end of lists.",
+            {"on": "DATE", "until": "DATE"},
+            [(each.on, each.until) for each in editable.read_contacted(root) if each.student_id == student],
         ),
     ]
     if not any(section.rows for section in sections):

@@ -1,7 +1,9 @@
-"""The CSV files that the institution edits, beside the published file; each publish reads them into their tables.
+"""The CSV files that the institution edits, beside the published file.
 
 `thresholds.csv` has the thresholds of the view `students_to_watch`, which `sql/_watch.sql` and `sql/progress_daily.sql`
-use; `terms.csv` the terms that the view `calendar` uses, at first none. So a published file holds what made it.
+use; `terms.csv` the terms that the view `calendar` uses, at first none. Each publish reads them into their tables, so
+that a published file holds what made it. `contacted.csv` says who was spoken to: lists for people have them at the end
+until a day, and no table has it.
 
 Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces around a cell, empty lines.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
@@ -21,8 +24,9 @@ import duckdb
 from rollbook.errors import SettingError
 from rollbook.util import files
 
-THRESHOLDS, TERMS = "thresholds.csv", "terms.csv"
+THRESHOLDS, TERMS, CONTACTED = "thresholds.csv", "terms.csv", "contacted.csv"
 THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")
+CONTACTED_HEADER = ("student_id", "on", "until")
 # ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
 
@@ -77,6 +81,15 @@ class Term:
     name: str
     first_day: date
     last_day: date
+
+
+@dataclass(frozen=True)
+class Contacted:
+    """One line of the file: who was spoken to on a day, and is at the end of lists until another, exclusive."""
+
+    student_id: int
+    on: date
+    until: date
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,64 @@ def _term(path: Path, line: Line) -> Term:
     return term
 
 
+def read_contacted(root: Path) -> tuple[Contacted, ...]:
+    """Read who was spoken to, of the warehouse at `root`; nobody without the file.
+
+    Raises SettingError, which names the line and what to write.
+    """
+    path, contacted = root / CONTACTED, list[Contacted]()
+    for line in _lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
+        student, on, until = line.cells[:3]
+        if not (student.isascii() and student.isdecimal() and len(student) <= 18):
+            raise malformed(
+                path, line.number, f"student_id is {student[:40]!r}; write a number, as in students_to_watch"
+            )
+        contacted.append(Contacted(int(student), _day(path, line, "on", on), _day(path, line, "until", until)))
+    return tuple(contacted)
+
+
+def resting(root: Path, day: date) -> dict[int, date]:
+    """Return the students who were spoken to and rest on a day, each with the day on which that ends. Raises
+    SettingError.
+    """
+    rest = sorted((c for c in read_contacted(root) if c.on <= day < c.until), key=lambda c: c.until)
+    return {each.student_id: each.until for each in rest}
+
+
+def contact(root: Path, student: int, on: date, until: date | None) -> None:
+    """Note that a student was spoken to, instead of what was noted of the student before; only remove that without
+    `until`. Raises SettingError.
+    """
+    with _rewritten(root) as lines:
+        lines[:] = [each for each in lines if each.student_id != student]
+        if until is not None:
+            lines.append(Contacted(student, on, until))
+
+
+def forget(root: Path, is_gone: Callable[[int], bool]) -> int:
+    """Remove the lines of students; returns how many. A file that cannot be read is removed whole."""
+    if not (root / CONTACTED).exists():
+        return 0
+    try:
+        with _rewritten(root) as lines:
+            gone = [each for each in lines if is_gone(each.student_id)]
+            lines[:] = [each for each in lines if each not in gone]
+    except SettingError:
+        (root / CONTACTED).unlink()
+        return 1
+    return len(gone)
+
+
+@contextmanager
+def _rewritten(root: Path) -> Iterator[list[Contacted]]:
+    """Yield the lines to change, and write them, while no other process does."""
+    with files.Lock(files.folder(root / "private") / "contacted.lock"):
+        lines = [*read_contacted(root)]
+        yield lines
+        rows = ((str(each.student_id), str(each.on), str(each.until)) for each in lines)
+        files.write(root / CONTACTED, _render(CONTACTED_HEADER, rows).encode())
+
+
 def _day(path: Path, line: Line, column: str, text: str) -> date:
     for form in FORMATS:
         try:
@@ -218,7 +289,7 @@ def _cells(path: Path, number: int, line: str, delimiter: str) -> list[str]:
 
 def malformed(path: Path, line: int, problem: str) -> SettingError:
     """Return the error for an invalid line."""
-    return SettingError(
-        f"{path}, line {line}: {problem}. Nothing was published and nothing is lost; correct the line, or remove the"
-        " file to get the defaults back, and sync again"
-    )
+    advice = "Nothing was published and nothing is lost; correct the line, or remove the file to get the defaults back"
+    if path.name == CONTACTED:
+        return SettingError(f"{path}, line {line}: {problem}. Correct the line, or remove it")
+    return SettingError(f"{path}, line {line}: {problem}. {advice}, and sync again")

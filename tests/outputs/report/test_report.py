@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,25 @@ def test_a_failed_sync_dates_the_figures_and_folds_the_advice(small: School) -> 
         in text(said)
     )
     assert text(folded).startswith(refused.value.message)
+
+
+def test_who_was_spoken_to_is_named_last_until_the_day(fortnight: School) -> None:
+    new = f"SELECT student_id FROM watch_daily WHERE snapshot_date = '{LAST}' AND change = 'newly to watch'"
+    ((key, name), *_) = fortnight.rows(f"SELECT student_id, name FROM students_to_watch WHERE student_id IN ({new})")
+    with duckdb.connect(str(fortnight.published), read_only=True) as con:
+        html = report.make(con, at=AT, names=True, resting={key: LAST + timedelta(days=14)})
+    named = re.findall(r"<li>.*?<strong>(.*?)</strong>(.*?)<br>", html)
+    assert unescape(named[-1][0]) == name
+    assert f"(spoken to; back on {LAST + timedelta(days=14)})" in named[-1][1]
+    assert 'class="new"' not in named[-1][1]
+
+
+def test_a_malformed_list_of_who_was_spoken_to_is_a_remark_and_hides_nobody(small: School) -> None:
+    (small.warehouse / "contacted.csv").write_text("student_id,on,until\nAda,,\n")
+    small.sync(DAYS[2], report_names=True)
+    shown = (small.warehouse / "report.html").read_text()
+    assert "This page names pupils" in shown
+    assert "contacted.csv, line 2: student_id is" in shown
 
 
 def test_the_setting_is_what_makes_it_name_them(small: School) -> None:

@@ -1,12 +1,18 @@
 -- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
--- `rows_of_day` are the rows of watch_daily on the day. A download also has each student's classes, and since when.
+-- `rows_of_day` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's classes, and since when.
 WITH watched AS (
     SELECT
         w.student_id, s.name AS student,
         COALESCE(w.severity, w.severity_before) AS severity,
         COALESCE(w.reason, w.reason_before) AS reason,
-        CASE w.change WHEN 'newly to watch' THEN 'new' WHEN 'no longer to watch' THEN 'gone' ELSE 'as before' END AS change
+        CASE
+            WHEN r.until IS NOT NULL THEN CONCAT('spoken to, back on ', r.until)
+            WHEN w.change = 'newly to watch' THEN 'new'
+            WHEN w.change = 'no longer to watch' THEN 'gone'
+            ELSE 'as before'
+        END AS change
     FROM {{ rows_of_day }} AS w
+    LEFT JOIN resting AS r USING (student_id)
     LEFT JOIN (
         SELECT student_id, ARG_MAX(name, valid_from) AS name FROM history.students GROUP BY student_id
     ) AS s USING (student_id)

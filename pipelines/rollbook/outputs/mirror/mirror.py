@@ -64,7 +64,7 @@ RESTORING = ".restoring"
 AT_ONCE = 4  # parallel transfers
 PROOF_EVERY = timedelta(days=7)
 CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
-_SINGLE = ("thresholds.csv", "terms.csv", "private/codes.json")
+_SINGLE = ("thresholds.csv", "terms.csv", "contacted.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
 _OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, CATALOGS)))
 # Refused values leave the published file a night before the day's raw bodies do, so the copy may hold more.

@@ -6,18 +6,20 @@ It is made after the publish, so it never delays or blocks the data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from types import MappingProxyType
 
 import duckdb
 
-from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError
+from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError, SettingError
 from rollbook.landing.manifest import Hold
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.rollbook import Rollbook
 from rollbook.store.database import connect
 from rollbook.tables import TABLES, WALKED
 from rollbook.util import files
+from rollbook.views import editable
 
 FILE = "report.html"
 
@@ -51,11 +53,21 @@ class MorningPage(Listener):
             return
         unproven = [u.description for u in rollbook.landings.long_unproven()]
         with connect(rollbook.warehouse.published_file, scratch=rollbook.warehouse.scratch, read_only=True) as con:
-            names, remarks = (
-                rollbook.settings.report_names,
-                [*filter(None, (each.remark() for each in rollbook.listeners))],
+            names, remarks, resting = rollbook.settings.report_names, [each.remark() for each in rollbook.listeners], {}
+            try:
+                resting = editable.resting(rollbook.warehouse.root, at.astimezone(rollbook.settings.zone).date())
+            except SettingError as error:  # it hides nobody, and the page says so
+                remarks.append(error.message)
+            page = make(
+                con,
+                at=at,
+                names=names,
+                resting=resting,
+                trouble=trouble,
+                advice=advice,
+                unproven=unproven,
+                remarks=[*filter(None, remarks)],
             )
-            page = make(con, at=at, names=names, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
         files.write(self.path, page.encode(), rollbook.warehouse.mode)
 
 
@@ -64,6 +76,7 @@ def make(
     *,
     at: datetime,
     names: bool = False,
+    resting: Mapping[int, date] = MappingProxyType({}),
     trouble: str = "",
     advice: str = "",
     unproven: Sequence[str] = (),
@@ -73,7 +86,7 @@ def make(
     # Commands that make no page should not wait for Jinja.
     from rollbook.outputs.report import morning
 
-    content = morning.load_morning(con, names=names)
+    content = morning.load_morning(con, names=names, resting=resting)
     charts = morning.draw(content)
     return morning.render(content, charts, at=at, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
 

@@ -9,11 +9,11 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cache
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import duckdb
@@ -47,7 +47,9 @@ sql = statements("rollbook.outputs.report")
 Row = SimpleNamespace
 
 
-def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
+def load_morning(
+    con: duckdb.DuckDBPyConnection, *, names: bool = False, resting: Mapping[int, date] = MappingProxyType({})
+) -> Row:
     """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
 
     `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new students by
@@ -55,7 +57,8 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
     students to watch, the new students. `watched` are classes with students to watch, `ahead` and `behind` classes
     against the average class of their course, in points of completion. `trend` is the institution on each landed day;
     percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
-    discarded. `named` has the students to watch, the new ones first; empty unless names were requested. In a common
+    discarded. `named` has the students to watch, the new ones first, and those `resting` until a day last; empty unless
+    names were requested. In a common
     `silence`, which looks like a break, nobody is listed for being inactive: `silence` has the number, and whether
     terms are given; else None. `terms_ended` is the last day of the last term, if that is over.
     """
@@ -138,7 +141,8 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
         trend=tuple(trend),
         nights=tuple(reversed(nights)),
-        named=tuple(
+        named=_named(con, day, resting) if names else (),
+        was_named=tuple(
             all_rows(
                 con,
                 sql("named", most=str(NAMED), lately=sql("lately", students="SELECT student_id FROM first")),
@@ -148,6 +152,15 @@ def load_morning(con: duckdb.DuckDBPyConnection, *, names: bool = False) -> Row:
         if names
         else (),
     )
+
+
+def _named(con: duckdb.DuckDBPyConnection, day: date, resting: Mapping[int, date]) -> tuple[Row, ...]:
+    """The students to watch by name. Those who were spoken to, and rest, come last."""
+    con.execute("CREATE OR REPLACE TEMP TABLE resting (student_id BIGINT, until DATE)")
+    if resting:
+        con.executemany("INSERT INTO resting VALUES (?, ?)", [*resting.items()])
+    lately = sql("lately", students="SELECT student_id FROM first")
+    return tuple(all_rows(con, sql("named", most=str(NAMED), lately=lately), day=day))
 
 
 def _common_silence(con: duckdb.DuckDBPyConnection, day: date, students: int) -> Row | None:

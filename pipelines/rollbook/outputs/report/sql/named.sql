@@ -1,9 +1,12 @@
--- For the morning page with names: the students to watch, each once, the new ones first, then the most severe, with their
--- classes, and their completion in the last 28 days: from so many days ago.
+-- For the morning page with names: the students to watch, each once, the new ones first, then the most severe, last
+-- those who were spoken to; with their classes, and their completion in the last 28 days: from so many days ago.
 WITH first AS (
-    SELECT student_id, name, reason, severity, COALESCE(change = 'newly to watch', FALSE) AS is_new
-    FROM to_watch WHERE severity IS NOT NULL
-    ORDER BY is_new DESC, severity DESC, student_id LIMIT {{ most }}
+    SELECT
+        student_id, name, reason, severity, r.until,
+        COALESCE(change = 'newly to watch', FALSE) AND r.until IS NULL AS is_new
+    FROM to_watch LEFT JOIN resting AS r USING (student_id)
+    WHERE severity IS NOT NULL
+    ORDER BY r.until IS NOT NULL, is_new DESC, severity DESC, student_id LIMIT {{ most }}
 ),
 titles AS (
     SELECT e.student_id, STRING_AGG(COALESCE(c.class_title, e.class_title), ', ' ORDER BY e.class_title, class_id) AS classes
@@ -11,6 +14,6 @@ titles AS (
     GROUP BY e.student_id
 ),
 lately AS ({{ lately }})
-SELECT f.name, f.is_new, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes, l.completion
+SELECT f.name, f.is_new, f.until, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes, l.completion
 FROM first AS f LEFT JOIN titles AS t USING (student_id) LEFT JOIN lately AS l USING (student_id)
-ORDER BY f.is_new DESC, f.severity DESC, f.student_id
+ORDER BY f.until IS NOT NULL, f.is_new DESC, f.severity DESC, f.student_id

@@ -1,0 +1,72 @@
+"""contacted.csv: who was spoken to, and rests at the end of lists until a day."""
+
+from __future__ import annotations
+
+import stat
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from rollbook.errors import SettingError
+from rollbook.views import editable
+from rollbook.views.editable import Contacted
+
+HEADING = "student_id,on,until\n"
+ON, UNTIL = date(2026, 11, 20), date(2026, 12, 4)
+ONE, OTHER = Contacted(7, ON, UNTIL), Contacted(8, ON, UNTIL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADING + "7,2026-11-20,2026-12-04\n8,2026-11-20,2026-12-04\n",
+        "\ufeffStudent_ID;On;Until\r\n 7 ; 20.11.2026;4.12.2026\r\n;;\r\n8;20.11.2026;4.12.2026\r\n",
+    ],
+)
+def test_what_spreadsheet_programs_save_is_read(tmp_path: Path, text: str) -> None:
+    assert editable.read_contacted(tmp_path) == ()
+    (tmp_path / "contacted.csv").write_text(text, encoding="utf-8")
+    assert editable.read_contacted(tmp_path) == (ONE, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("student,on\n", "line 1: the heading must be student_id,on,until"),
+        (HEADING + "Ada,2026-11-20,2026-12-04\n", "line 2: student_id is 'Ada'; write a number"),
+        (HEADING + "7,2026-11-20\n", "line 2: until is ''; write a date"),
+        (HEADING + '7,"2026-11-20,2026-12-04\n', "line 2: a quotation mark is not closed"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "contacted.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(SettingError, match=message) as refused:
+        editable.read_contacted(tmp_path)
+    assert refused.value.message.endswith("Correct the line, or remove it")
+    # What cannot be read may be about anybody, so an erasure leaves nothing of it.
+    assert editable.forget(tmp_path, lambda _: False) == 1
+    assert not (tmp_path / "contacted.csv").exists()
+
+
+def test_a_student_rests_from_the_day_on_and_is_back_on_the_last(tmp_path: Path) -> None:
+    editable.contact(tmp_path, 7, ON, UNTIL)
+    editable.contact(tmp_path, 8, ON + timedelta(days=1), UNTIL)
+    days = (ON - timedelta(days=1), ON, UNTIL - timedelta(days=1), UNTIL)
+    assert [sorted(editable.resting(tmp_path, day)) for day in days] == [[], [7], [7, 8], []]
+    editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7))
+    assert editable.read_contacted(tmp_path) == (
+        Contacted(8, ON + timedelta(days=1), UNTIL),
+        Contacted(7, UNTIL, UNTIL + timedelta(days=7)),
+    )
+    editable.contact(tmp_path, 7, UNTIL, None)
+    assert [each.student_id for each in editable.read_contacted(tmp_path)] == [8]
+    assert stat.S_IMODE((tmp_path / "contacted.csv").stat().st_mode) == 0o600
+
+
+def test_a_students_lines_are_forgotten_and_the_others_stay(tmp_path: Path) -> None:
+    assert editable.forget(tmp_path, lambda _: True) == 0
+    for student in (7, 8):
+        editable.contact(tmp_path, student, ON, UNTIL)
+    assert editable.forget(tmp_path, lambda student: student == 7) == 1
+    assert editable.read_contacted(tmp_path) == (OTHER,)
