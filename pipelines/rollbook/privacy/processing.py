@@ -47,6 +47,7 @@ def render(settings: Settings, *, at: datetime, home: Path | None = None, run_da
         sets=[s for s in SETS.values() if s.names],
         folder_of=files.folder_mode,
         private=files.PRIVATE_FOLDER,
+        private_file=files.PRIVATE_FILE,
         versions_kept=VERSIONS_KEPT,
         home=home,
         run_days=run_days,
