@@ -68,7 +68,6 @@ ALWAYS: dict[str, object] = {
     "tables": ("'students'",),
     "personal": "column_name = 'name'",
     "source": "['part.parquet']",
-    "rows_of_day": "main.watch_daily",
     "flag": "is_falling",
     "about": RELATION,
     "students": "[1]",

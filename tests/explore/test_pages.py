@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,28 @@ def test_a_download_is_what_rollbook_export_writes_of_the_list(fortnight: School
     heading, *lines = watched.decode("utf-8-sig").splitlines()
     assert heading == "student_id,student,severity,reason,change,since,classes"
     assert [int(line.split('"')[1]) for line in lines] == [row[0] for row in listed(fortnight, pages.watch)]
+
+
+@pytest.mark.parametrize(
+    "page", [pages.watch, pages.classes, pages.teachers, pages.students, pages.search, pages.compare]
+)
+def test_every_list_is_downloaded_in_the_order_shown(fortnight: School, page: Any) -> None:
+    book = Book(fortnight.warehouse)
+    with book.open():
+        content = book.csv(page(book, QueryParams("csv=1&text=an"))["listing"], "a list").read().decode("utf-8-sig")
+    shown_first = [str(row[0]) for row in listed(fortnight, page, "text=an")]
+    assert [line[0] for line in csv.reader(content.splitlines()[1:])] == shown_first
+    assert shown_first
+
+
+@pytest.mark.parametrize("of", ["class", "teacher", "course"])
+def test_the_lists_of_a_class_a_teacher_and_a_course_are_downloaded(fortnight: School, of: str) -> None:
+    ((key,),) = fortnight.rows(f"SELECT MIN({of}_id) FROM classes WHERE class_status = 1")
+    page = pages.school_class if of == "class" else getattr(pages, of)
+    book = Book(fortnight.warehouse)
+    with book.open():
+        listing = page(book, QueryParams("csv=1"), key=key)["listing"]
+        assert len(book.csv(listing, of).read().decode().splitlines()) == listing.total + 1 > 1
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ class Book:
         self.published = self.warehouse / PUBLISHED
         self.within = self.warehouse / BUILD
         self.students: int | None = 0  # how many different ones were read; None if unknown
+        self.made: dict[str, str] = {}  # the relations that were made for queries, and what each is
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -190,6 +191,7 @@ class Book:
                 FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
             """).to_arrow_table()
 
+        self.made["watching"] = f"FROM main.watch_daily WHERE snapshot_date = DATE '{day}'"
         self.con.register("watching", self.once("watching", made, day))
 
     def resting(self, day: date) -> dict[int, date]:
@@ -197,9 +199,10 @@ class Book:
         SettingError for a malformed contacted.csv.
         """
         resting = editable.resting(self.warehouse, day)
-        self.con.execute("CREATE OR REPLACE TEMP TABLE resting (student_id BIGINT, until DATE)")
-        if resting:
-            self.con.executemany("INSERT INTO resting VALUES (?, ?)", [*resting.items()])
+        rows = ", ".join(f"({student}, DATE '{until}')" for student, until in resting.items())
+        made = f"FROM (VALUES {rows or '(NULL::BIGINT, NULL::DATE)'}) AS r (student_id, until)"
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE resting AS {made}")
+        self.made["resting"] = made
         return resting
 
     def csv(self, listing: Listing, what: str) -> IO[bytes]:
@@ -209,9 +212,13 @@ class Book:
             # None for our own lists, which join tables; each of their rows is another student.
             self.note("explore download", what, listing.total if students is None and self.students else students)
 
+        query = listing.query
+        if self.made:  # the export's database has none of them
+            made = ", ".join(f"{name} AS ({what})" for name, what in self.made.items())
+            query = f"WITH {made} SELECT * FROM (\n{query}\n)"
         with _LOCKING, files.aside(self.within) as scratch:
             out = scratch / "list.csv"
-            export(self.published, listing.query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
+            export(self.published, query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
             return out.open("rb")  # can be read when the folder is gone
 
     def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:

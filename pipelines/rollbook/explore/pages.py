@@ -93,12 +93,11 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         raise ArgumentError("There is no such choice on this page")
     is_download = "csv" in params
     about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
-    rows_of_day = f"(FROM main.watch_daily WHERE snapshot_date = DATE '{day}')" if is_download else "watching"
     book.watching(day)
     book.resting(day)
     listing = book.listing(
         params,
-        sql("watch", rows_of_day=rows_of_day, flag=flag, about=about),
+        sql("watch", flag=flag, about=about),
         "change LIKE 'spoken%', change <> 'new', severity DESC, student, student_id",
         text=params.get("text", "").strip(),
         show=show,

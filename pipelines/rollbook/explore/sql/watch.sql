@@ -1,5 +1,5 @@
 -- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
--- `rows_of_day` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's classes, and since when.
+-- `watching` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's classes, and since when.
 WITH watched AS (
     SELECT
         w.student_id, s.name AS student,
@@ -11,7 +11,7 @@ WITH watched AS (
             WHEN w.change = 'no longer to watch' THEN 'gone'
             ELSE 'as before'
         END AS change
-    FROM {{ rows_of_day }} AS w
+    FROM watching AS w
     LEFT JOIN resting AS r USING (student_id)
     LEFT JOIN (
         SELECT student_id, ARG_MAX(name, valid_from) AS name FROM history.students GROUP BY student_id
