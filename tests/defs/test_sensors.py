@@ -81,6 +81,7 @@ def heads(hook: Webhook) -> list[str]:
 def test_each_sync_tells_its_own_end_once(watch: Watch, house: House, hook: Webhook) -> None:
     """A backfill alerts nobody."""
     job = watch.job
+    assert not job.run(night(1), tags={"dagster/backfill": "of a day"}).success  # nothing is landed yet
     house.service.on(faults.refused(401), path="auth", times=1)
     assert not job.run(night(1), tags=SYNC).success
     assert job.run(night(1), tags=SYNC).success

@@ -225,7 +225,7 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
 
 
 def test_who_was_spoken_to_goes_to_the_end_of_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
-    ((first, name), *_, (last, _)) = small.rows(
+    ((first, name), *_) = small.rows(
         "SELECT student_id, name FROM students_to_watch ORDER BY severity DESC, name, student_id"
     )
     until = date.today() + timedelta(days=14)  # noqa: DTZ011 - as a person writes it
@@ -252,15 +252,13 @@ def test_who_was_spoken_to_goes_to_the_end_of_the_list_and_comes_back(small: Sch
         done = send(f"until={until}", cookie | {"Sec-Fetch-Site": "same-origin"})
         assert (done.status, done.headers["Location"]) == (303, f"/student/{first}")
         assert f"at the end of the list until {until}" in ask(explored, f"/student/{first}").text
-        assert f"/student/{first}" == links()[-1] or len(links()) == 25
-        assert links()[0] != f"/student/{first}"
+        assert links()[-1] == f"/student/{first}"
         assert f"spoken to, back on {until}" in ask(explored, f"/watch?text={quote(name)}").text
         assert send("until=").status == 303
         assert links()[0] == f"/student/{first}"
     (log,) = (small.warehouse / "private").glob("access-*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["students"] for line in lines if line["what"] == "contacted"] == [1, 1]
-    assert last != first
 
 
 def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:

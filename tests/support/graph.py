@@ -99,12 +99,14 @@ class Job:
             },
         )
 
-    def record(self) -> None:
-        """A tick of the sensor that marks what happened without the nightly job."""
+    def record(self) -> list[Any]:
+        """A tick of the sensor that marks what happened without the nightly job; returns what it recorded."""
         with dg.build_sensor_context(self.instance) as context:
             result = unrecorded(context, self.school)
-        for event in (result.asset_events or ()) if isinstance(result, dg.SensorResult) else ():
+        events = [*(result.asset_events or ())] if isinstance(result, dg.SensorResult) else []
+        for event in events:
             self.instance.report_runless_asset_event(event)
+        return events
 
     def nightly(self, house: House, number: int, **options: Any) -> dg.ExecuteInProcessResult:
         """The run that the schedule starts on a night."""

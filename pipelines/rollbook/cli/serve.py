@@ -254,7 +254,7 @@ def explore(
     demo: Demo = False,
     browser: Browser = True,
 ) -> None:
-    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It only reads.
+    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It changes no record.
 
     Listens on this machine only, and requires the token in the printed address.
     """
@@ -295,13 +295,12 @@ def show_app(port: int, *, browser: bool) -> None:
     from rollbook.explore import server
 
     with stopping_on_signals(), ExitStack() as stack:
-        private = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")))
 
         def ready(address: str) -> None:
             out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
             if browser and _has_screen():
                 # Every account can read a process's arguments: the token is in a file, and the browser gets its name.
-                page = private / "rollbook.html"
+                page = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")), "rollbook.html")
                 files.write(page, f'<meta http-equiv="refresh" content="0; url={address}">'.encode())
                 webbrowser.open(page.as_uri())
 

@@ -27,6 +27,8 @@ Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # n
 
 
 class _OfOne(dg.Config):
+    """What both jobs ask for."""
+
     institution: str = Field(
         default="", description="In a district: the name of the institution, as in the registry. Else leave it empty."
     )
@@ -79,7 +81,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
             try:
                 day = date.fromisoformat(config.day)
             except ValueError:
-                raise ArgumentError("day is no date: write it as 2026-11-20") from None
+                raise ArgumentError("day is not a date: write it as 2026-11-20") from None
             if not config.reason.strip():
                 raise ArgumentError("Say why: the reason is kept with the landing")
             discard.discard(
@@ -133,7 +135,7 @@ def _recorded(rollbook: Rollbook, day: date) -> AbstractContextManager[object]:
     """Count an institution's approval among the nights of its district. A single school has none."""
     if not rollbook.settings.institution:
         return nullcontext()
-    from rollbook.fleet.nights import recorded
+    from rollbook.fleet.nights import recorded  # a single school loads nothing of the fleet
 
     return recorded(rollbook, day)
 

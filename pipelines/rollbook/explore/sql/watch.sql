@@ -1,5 +1,6 @@
 -- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
--- `watching` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's classes, and since when.
+-- `watching` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's
+-- classes, and since when.
 WITH watched AS (
     SELECT
         w.student_id, s.name AS student,

@@ -58,9 +58,9 @@ def load_morning(
     against the average class of their course, in points of completion. `trend` is the institution on each landed day;
     percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
     discarded. `named` has the students to watch, the new ones first, and those `resting` until a day last; empty unless
-    names were requested. In a common
-    `silence`, which looks like a break, nobody is listed for being inactive: `silence` has the number, and whether
-    terms are given; else None. `terms_ended` is the last day of the last term, if that is over.
+    names were requested. In a common `silence`, which looks like a break, nobody is listed for being inactive:
+    `silence` has the number, and whether terms are given; else None. `terms_ended` is the last day of the last term,
+    if that is over.
     """
     # A temporary table, because several queries use the rows. Names and texts cost most, so only if requested.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
@@ -142,15 +142,6 @@ def load_morning(
         trend=tuple(trend),
         nights=tuple(reversed(nights)),
         named=_named(con, day, resting) if names else (),
-        was_named=tuple(
-            all_rows(
-                con,
-                sql("named", most=str(NAMED), lately=sql("lately", students="SELECT student_id FROM first")),
-                day=day,
-            )
-        )
-        if names
-        else (),
     )
 
 
