@@ -90,9 +90,11 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
     assert job.run_for("birch", days=(today,), tags=COMMAND).success
     assert state(district, "birch")["refused"] == []
     district["birch"].students = students(30)
-    _, says, metadata = graph.failure(job.run_for("birch", days=(today,), tags=COMMAND, fresh=True))
-    assert metadata["exit_code"] == 3
-    assert f"run `rollbook --institution birch sync --date {today} --approve`" in str(says)
+    held_run = job.run_for("birch", days=(today,), tags=COMMAND, fresh=True)
+    assert held_run.success
+    assert job.tags(held_run)["rollbook/outcome"] == "held"
+    (says,) = graph.warnings(job.instance, held_run)
+    assert f"run `rollbook --institution birch sync --date {today} --approve`" in says
     assert state(district, "birch")["last"]["kind"] == "held"
 
     # It is approved by itself, and that is its outcome of the night.
@@ -103,6 +105,23 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
     assert job.by_hand("approve_held", held=held, institution="birch").success
     assert district.asked() == requests
     assert state(district, "birch")["last"]["kind"] == "synced"
+
+
+def test_a_districts_night_with_a_hold_warns_and_marks_no_day(
+    district: District, job: DistrictJob, today: date
+) -> None:
+    """A held institution waits for a decision, so nobody has to repair the run; the day is not yet the day of all."""
+    assert job.run_for(days=(today,), tags=SYNC).success
+    district["birch"].students = students(20)
+    result = job.run_for(days=(today,), tags=SYNC)
+    assert result.success
+    assert graph.warnings(job.instance, result) == [
+        "1 institution of 3 held: birch. The observations of published/rollbook say what to do"
+    ]
+    assert job.tags(result)["rollbook/outcome"] == "held"
+    assert graph.marked(result) == []
+    (says,) = [note["says"] for note in graph.notes(result) if note["outcome"] == "held"]
+    assert f"run `rollbook --institution birch sync --date {today} --approve`" in says
 
 
 def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(

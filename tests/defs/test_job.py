@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, cast
 
 import dagster as dg
 import duckdb
@@ -15,10 +16,13 @@ from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
 
-from rollbook.defs import assets, runs
+from rollbook.defs import assets, checks, runs
 from rollbook.defs.by_hand import NO_LOGIN
 from rollbook.defs.component import RollbookComponent
+from rollbook.defs.facts import FILE
 from rollbook.defs.school import School
+from rollbook.errors import NotConfirmedError
+from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.settings import Settings
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
@@ -183,24 +187,26 @@ def test_contradictions_of_the_source_are_published_with_a_warning(house: House,
     assert house.query("SELECT COUNT(*) FROM students") == [(60,)]
 
 
-def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: Job) -> None:
+def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, job: Job) -> None:
     service = house.service
     assert job.nightly(house, 1).success
     before = house.state()
     service.students = service.students[:40]
     with quarter_past_two(house, 2) as day:
         held = job.run(day, tags=SYNC)
-        assert not held.success
-        first, description, metadata = graph.failure(held)
+        # It waits for a decision, so it is not the red of a broken key, and no asset has failed.
+        assert held.success
+        assert job.tags(held)["rollbook/outcome"] == "held"
+        assert sorted({name for name, _, _ in graph.marked(held)}) == ["raw/classes", "raw/students"]
         digest = house.landings(day)[-1].hold_digest
-        assert first == f"Held: {description}"
-        assert description == (
-            "20 of 60 students (33.3 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10. Readers keep what"
-            f" was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: the job"
+        assert graph.warnings(job.instance, held) == [
+            "Held: 20 of 60 students (33.3 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10. Readers"
+            f" keep what was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: the job"
             f' `approve_held` with `held: ["{digest}"]`); else ask the service\'s representative'
-        )
-        assert metadata["exit_code"] == 3
-        assert "| students | 60 | 0 | 0 | 20 |" in metadata["what would change"]
+        ]
+        (note,) = graph.notes(held)
+        assert note["held"] == digest
+        assert "| students | 60 | 0 | 0 | 20 |" in note["what would change"]
         looked = graph.checks(held)
         # The published file is checked all the same: no check is left undone, which the UI would show as failed.
         declared = job.defs.resolve_asset_graph().asset_check_keys
@@ -222,6 +228,24 @@ def test_a_held_sync_says_so_first_and_an_approval_merges_it(house: House, job: 
         recorded = {e.check_name: e for e in job.record() if isinstance(e, dg.AssetCheckEvaluation)}
         assert recorded["nothing_held"].passed
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
+
+
+def test_a_late_night_is_an_error_unless_each_late_school_waits_for_a_decision() -> None:
+    late, held = {(FILE, checks.IS_FRESH): "late"}, {(FILE, checks.HELD): "2026-11-20"}
+    severities = [
+        next(iter(checks.results(School(), by_institution))).severity.value
+        for by_institution in ({"": late}, {"": late | held}, {"ash": late | held, "birch": late})
+    ]
+    assert severities == ["ERROR", "WARN", "ERROR"]
+
+
+def test_a_change_that_nobody_confirmed_fails_its_run() -> None:
+    """The operator asked for it and got nothing, unlike a held sync."""
+    counts = (TableCounts(table="students", before=60, added=0, changed=0, removed=20),)
+    with pytest.raises(runs.Failed) as failed:
+        runs.end(cast("Any", None), NotConfirmedError("Held: 20 go.", Hold(reason="20 go", counts=counts)))
+    assert failed.value.description == "20 go."
+    assert "| students | 60 | 0 | 0 | 20 |" in str(failed.value.metadata["what would change"].value)
 
 
 def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(house: House, job: Job) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -147,6 +148,18 @@ def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str | None, dict[st
     words = data.user_failure_data
     lines = data.error.message.strip().splitlines()
     return lines[0], words.description, {k: v.value for k, v in words.metadata.items()}
+
+
+def warnings(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> list[str]:
+    """The warnings in a run's log."""
+    entries = [log.event_log_entry for log in instance.get_records_for_run(result.run_id).records]
+    return [entry.user_message for entry in entries if entry.level == logging.WARNING]
+
+
+def notes(result: dg.ExecuteInProcessResult) -> list[dict[str, Any]]:
+    """The metadata of a run's observations."""
+    seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]
+    return [{name: value.value for name, value in observation.metadata.items()} for observation in seen]
 
 
 def marked(result: dg.ExecuteInProcessResult) -> list[tuple[str, str | None, dict[str, Any]]]:

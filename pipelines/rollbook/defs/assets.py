@@ -14,7 +14,7 @@ from pydantic import Field
 
 from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
-from rollbook.defs.facts import FILE, RAW, TABLE, made, unmarked
+from rollbook.defs.facts import FILE, RAW, TABLE, hold_note, made, unmarked
 from rollbook.defs.partitions import BY_HAND, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
 from rollbook.errors import CheckError, RollbookError
@@ -128,7 +128,7 @@ def assets(school: School, sources: Mapping[str, SourceSettings]) -> dg.AssetsDe
 
                 yield from district.work(context, config, school, days, registry)
         except RollbookError as error:
-            raise runs.failed(error) from None
+            runs.end(context, error)
         try:
             if not school.given:  # else the instance belongs to others, too
                 runs.delete_old_runs(context.instance)
@@ -174,9 +174,11 @@ def run(
         mark_as_sync(context)
     try:
         done = _work(context, options, rollbook, days, is_sync=is_sync)
-    except RollbookError:
+    except RollbookError as error:
         for day, groups in unmarked(context.instance, school, rollbook, days).items():
             yield from outputs(context, made(school, rollbook, [day], groups))
+        if runs.is_held(error) and (held := rollbook.landings.held(days[0])) is not None:
+            yield hold_note(school, held)
         raise
     yield from outputs(context, made(school, rollbook, done))
 

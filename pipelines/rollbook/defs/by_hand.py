@@ -128,7 +128,7 @@ def _opened(context: dg.OpExecutionContext, school: School, institution: str) ->
             runs.keep_key_of(institution)
             yield assemble(settings.load(fetches=False, institution=institution))
     except RollbookError as error:
-        raise runs.failed(error) from None
+        raise runs.Failed(error) from None
 
 
 def _recorded(rollbook: Rollbook, day: date) -> AbstractContextManager[object]:

@@ -43,7 +43,7 @@ CHECKS: dict[Check, tuple[str, str]] = {
     ),
     (FILE, HELD): (
         "No sync waits for a person's approval.",
-        "Look at the held run's table, or at `rollbook status`; approve what is right, or ask the service's"
+        "Look at the table in this asset's events, or at `rollbook status`; approve what is right, or ask the service's"
         " representative.",
     ),
     (FILE, CONSISTENT): (
@@ -107,10 +107,13 @@ def results(school: School, by_institution: Mapping[str, Findings]) -> Iterator[
             metadata["what to do"] = CHECKS[check][1]
         if rows := [f for f in findings.values() if isinstance(f, int)]:
             metadata["how many"] = sum(rows)  # the UI plots it
+        # A night that waits for a person's decision is late, too, and `nothing_held` says so.
+        is_held = name == IS_FRESH and all(by_institution[who].get((FILE, HELD)) for who in counts)
+        is_error = name in (IS_FRESH, CONSISTENT) and not is_held
         yield dg.AssetCheckEvaluation(
             asset_key=school.key(*asset),
             check_name=name,
             passed=not counts,
-            severity=dg.AssetCheckSeverity.ERROR if name in (IS_FRESH, CONSISTENT) else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
         )

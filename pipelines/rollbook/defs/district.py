@@ -39,7 +39,7 @@ def work(
 ) -> Events:
     """Do the work of the institutions that a run's tag names, or of all.
 
-    Raises Failed or Held, which name the institutions that did not succeed, and RollbookError.
+    Raises Failed, which names the institutions that did not succeed, and RollbookError.
     """
     tags = context.run.tags
     names = tuple(filter(None, map(str.strip, tags.get(INSTITUTION_TAG, "").split(",")))) or tuple(
@@ -71,7 +71,7 @@ def work(
             context.log.info("%s: %s", name, reason)
     yield from _outcomes(school, ended, days)
     yield from _checked(school, names)
-    _raise_if_bad(ended)
+    _raise_if_bad(ended, is_sync=is_sync)
     done = days if is_sync else sorted({day for outcome in ended.values() for day in outcome.days})
     yield from outputs(context, made(school, done, len(ended)))
 
@@ -98,7 +98,7 @@ def _sync_alone(
     yield from _outcomes(school, {name: ended[0]}, days)
     yield from _checked(school, [name])
     if failure is not None:
-        raise runs.failed(failure)
+        raise failure
 
 
 def unrecorded(
@@ -156,8 +156,11 @@ def _checked(school: School, names: Iterable[str]) -> Iterator[dg.AssetCheckEval
     return checks.results(school, findings)
 
 
-def _raise_if_bad(ended: Ended) -> None:
-    """Raise the failure of a run, with a table of the institutions that did not succeed, unless all did."""
+def _raise_if_bad(ended: Ended, *, is_sync: bool) -> None:
+    """Raise the failure of a run, with a table of the institutions that did not succeed, unless all did.
+
+    Where syncs are only held, raise HeldError. A backfill that was not confirmed has failed.
+    """
     if all(outcome.kind is NightKind.SKIPPED for outcome in ended.values()):
         raise NothingLandedError(f"nothing was landed on these days: {listed([*ended])}")
     bad = {name: outcome for name, outcome in ended.items() if outcome.kind in (NightKind.FAILED, NightKind.HELD)}
@@ -165,9 +168,11 @@ def _raise_if_bad(ended: Ended) -> None:
         return
     kinds = {kind: [name for name in bad if bad[name].kind is kind] for kind in (NightKind.FAILED, NightKind.HELD)}
     summary = ", ".join(f"{kind}: {listed(names)}" for kind, names in kinds.items() if names)
-    says = f"{count_of(len(bad), 'institution')} of {len(ended)} {summary}. The table says why; to repeat only these,"
-    says = f"{says} re-execute this run" if len(ended) > 1 else "".join(outcome.message for outcome in bad.values())
+    alone = "".join(outcome.message for outcome in bad.values()) if len(ended) == 1 else ""
+    many = f"{count_of(len(bad), 'institution')} of {len(ended)} {summary}."
+    if is_sync and not kinds[NightKind.FAILED]:
+        raise HeldError(alone or f"{many} The observations of published/rollbook say what to do", None)
+    says = alone or f"{many} The table says why; to repeat only these, re-execute this run"
     lines = ["| institution | outcome | says |", "|---|---|---|"]
     lines += [f"| {name} | {outcome.kind} | {markdown(outcome.message)} |" for name, outcome in bad.items()]
-    error = RollbookError(says) if kinds[NightKind.FAILED] else HeldError(says, None)
-    raise runs.failed(error, not_done=dg.MetadataValue.md("\n".join(lines)))
+    raise runs.Failed(RollbookError(says), not_done=dg.MetadataValue.md("\n".join(lines)))

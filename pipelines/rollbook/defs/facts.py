@@ -60,6 +60,16 @@ def unmarked(
     return groups
 
 
+def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
+    """Return an observation of a held landing: why it is held, what would change, and what stands for it."""
+    metadata: Metadata = {
+        "held": held.hold_digest,
+        "why": held.reason,
+        "what would change": runs.hold_table(held.counts),
+    }
+    return dg.AssetObservation(school.key(*FILE), partition=str(held.snapshot_date), metadata=metadata)
+
+
 def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, object]:
     """The landing that an asset was last marked with, by day."""
     marked: dict[str | None, object] = {}

@@ -1,11 +1,11 @@
-"""The runs of Dagster: how one fails, the process that does it, and its deletion.
+"""The runs of Dagster: how one ends, the process that does it, and its deletion.
 
 Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and their events forever.
 """
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +15,8 @@ import dagster as dg
 from filelock import Timeout
 
 from rollbook import settings
-from rollbook.errors import HeldError, RollbookError
-from rollbook.landing.manifest import Hold
+from rollbook.errors import HeldError, NotConfirmedError, RollbookError
+from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.util import files
 
 # A year, and a month more to compare with the year before.
@@ -25,6 +25,9 @@ KEEP_DAYS = 400
 MAX_AT_ONCE = 1000
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+
+# Marks the run of a held sync in the list of runs.
+HELD_TAG = {"rollbook/outcome": "held"}
 
 # The locks of the runs whose work this process does.
 _locks: list[files.Lock] = []
@@ -37,27 +40,34 @@ class Failed(dg.Failure):
     __module__ = "builtins"
 
     def __init__(self, error: RollbookError, **metadata: Any) -> None:
-        """A held night also shows what would change."""
+        """What was not confirmed also shows what would change."""
         if isinstance(error, HeldError) and isinstance(error.report, Hold):
-            metadata["what would change"] = _hold_table(error.report)
+            metadata["what would change"] = hold_table(error.report.counts)
         description, metadata = error.message.removeprefix("Held: "), {"exit_code": error.exit_code, **metadata}
         super().__init__(description, metadata=metadata, allow_retries=False)
 
 
-class Held(Failed):
-    """Fails a run because its sync is held."""
+def end(context: dg.AssetExecutionContext, error: RollbookError) -> None:
+    """End a run with an error: raise Failed, unless its sync is held.
 
-    __module__ = "builtins"
+    A held sync waits for a person's decision, while a failed one needs a repair; and a failed run would turn all twelve
+    assets red. So the run ends with a warning and a tag, the day's tables stay unmarked, and `nothing_held` fails.
+    """
+    if not is_held(error):
+        raise Failed(error) from None
+    context.log.warning(error.message)
+    context.instance.add_run_tags(context.run.run_id, HELD_TAG)
 
 
-def failed(error: RollbookError, **metadata: Any) -> Failed:
-    """Return what fails a run with this error."""
-    return (Held if isinstance(error, HeldError) else Failed)(error, **metadata)
+def is_held(error: RollbookError) -> bool:
+    """Whether a sync is held; what was only not confirmed is not."""
+    return isinstance(error, HeldError) and not isinstance(error, NotConfirmedError)
 
 
-def _hold_table(hold: Hold) -> dg.MetadataValue[Any]:
+def hold_table(counts: Iterable[TableCounts]) -> dg.MetadataValue[Any]:
+    """Return what a hold would change, as a table by tables."""
     lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
-    lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in hold.counts]
+    lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in counts]
     return dg.MetadataValue.md("\n".join(lines))
 
 

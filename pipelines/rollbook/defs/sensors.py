@@ -13,13 +13,13 @@ import dagster as dg
 
 from rollbook.assembly import assemble
 from rollbook.defs import checks, runs
-from rollbook.defs.facts import FILE, made, unmarked
+from rollbook.defs.facts import FILE, hold_note, made, unmarked
 from rollbook.defs.partitions import BACKFILL_TAGS, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
 from rollbook.defs.school import School
 from rollbook.errors import NothingLandedError, RollbookError
 from rollbook.institutions import Registry
 from rollbook.night.rollbook import Rollbook
-from rollbook.operations.status import freshness
+from rollbook.operations.status import freshness, open_holds
 from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 
 Recorded = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
@@ -40,7 +40,8 @@ def sensors(school: School) -> list[dg.SensorDefinition]:
         name=school.named("record"),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Marks days that were landed without Dagster, as by `rollbook sync`; notes discards and erasures.",
+        description="Marks days that were landed without Dagster, as by `rollbook sync`; notes what was held, discarded"
+        " or erased.",
     )
     def record(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         try:
@@ -72,7 +73,7 @@ def sensors(school: School) -> list[dg.SensorDefinition]:
 
 
 def unrecorded(context: dg.SensorEvaluationContext, school: School) -> dg.SensorResult | dg.SkipReason:
-    """Return the events of what was landed, discarded or erased without Dagster, each once. Raises RollbookError."""
+    """Return the events of what happened without Dagster, each once. Raises RollbookError."""
     if (registry := school.registry()) is not None:
         from rollbook.defs import district  # a single school needs none of it
 
@@ -101,7 +102,8 @@ def unrecorded(context: dg.SensorEvaluationContext, school: School) -> dg.Sensor
 
 
 def _notes(school: School, rollbook: Rollbook) -> Iterator[dg.AssetObservation]:
-    """Yield an observation of each discard and each erasure, without names and reasons."""
+    """Yield an observation of each hold, each discard and each erasure, without names and people's reasons."""
+    yield from (hold_note(school, held) for held in open_holds(rollbook.raw.manifests()))
     key, register = school.key(*FILE), rollbook.raw.erasure_register.read()
     for manifest, discard in rollbook.raw.discarded():
         day, at = str(manifest.snapshot_date), f"{discard.discarded_at:%Y-%m-%d %H:%M:%S} UTC"
