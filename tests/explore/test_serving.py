@@ -335,7 +335,7 @@ def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:
 
 def test_a_value_is_put_into_words() -> None:
     values = (None, True, 0, 12345, 50.0, 66.666, "a\nb")
-    assert [cell(value) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50", "66.67", r"a\nb"]
+    assert [cell(value) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50.0", "66.67", r"a\nb"]
 
 
 def test_what_changed_on_a_day_is_one_sentence() -> None:

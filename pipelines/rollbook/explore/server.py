@@ -216,11 +216,11 @@ def _environment() -> Environment:
 
 
 def cell(value: object) -> str:
-    """A value as text: a dash if unknown, numbers with at most two decimals, ISO dates."""
+    """A value as text: a dash if unknown, measures with one or two decimals, ISO dates."""
     if value is None:
         return "\N{EN DASH}"
     if is_figure(value):
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix("0")
     return printable(text_of(value))
 
 

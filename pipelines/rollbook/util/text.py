@@ -27,6 +27,13 @@ def cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def figure(value: float | None, unit: str = "") -> str:
+    """A number for people: a count, or a measure with one decimal; a dash if it is not known."""
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value:,}{unit}" if isinstance(value, int) else f"{value:,.1f}{unit}"
+
+
 def markdown(text: str) -> str:
     """Escape a text so that Markdown shows it literally, on one line: no new cell, link, image, emphasis or HTML."""
     return printable(text.translate(_MARKDOWN))

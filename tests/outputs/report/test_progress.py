@@ -17,6 +17,7 @@ from rollbook.errors import ArgumentError
 from rollbook.outputs.report import progress
 from rollbook.outputs.report.progress import Chosen, Made, events_of, term_chart
 from rollbook.privacy import access
+from rollbook.util.text import figure
 from tests.support.nights import House, new_house
 from tests.support.records import classes, school_class, student, students, within
 from tests.support.warehouses.erasures import erase
@@ -69,7 +70,7 @@ def test_a_student_s_page_has_the_figures_and_no_other_student_s_name(folder: Pa
         text = plain(folder / "students" / f"{student_id}.html")
         assert names[student_id] in text
         assert f"{completed} of {total} assignments" in text
-        assert f"missing assignments {progress.shown(missing)}" in text
+        assert f"missing assignments {figure(missing)}" in text
         assert f"{reason}." in text
         assert not [name for name in pupils - {names[student_id]} if f" {name} " in f" {text} "]
 

@@ -21,6 +21,7 @@ from jinja2 import Environment
 
 from rollbook.store.statements import statements
 from rollbook.util import pages
+from rollbook.util.text import figure
 from rollbook.views.metrics import SMALL_CLASS
 
 # A month of trend, and lists that fit on a page.
@@ -369,8 +370,8 @@ def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float
         chart.lines.append((tuple((x, up(v)) for x, v in points), "strong", 2))
         for (x, v), anchor, dx, bold in ((points[0], "end", -7, False), (points[-1], "start", 7, True)):
             chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
-            chart.labels.append(Label(_number(v), x, up(v) + 4.5, "ink", anchor, dx, bold))
-        described.append(f"{heading.lower()}: {_number(points[0][1])} to {_number(points[-1][1])}")
+            chart.labels.append(Label(figure(v), x, up(v) + 4.5, "ink", anchor, dx, bold))
+        described.append(f"{heading.lower()}: {figure(points[0][1])} to {figure(points[-1][1])}")
     chart.alt += f"{'; '.join(described)}."
     return chart
 
@@ -425,10 +426,6 @@ def _syncs(nights: tuple[Row, ...]) -> Chart:
 def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     """The place of a value between `start` and `end`."""
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
 
 
 def _signed(compared: Row) -> str:
@@ -554,9 +551,9 @@ def figures(morning: Row) -> list[tuple[str, str, str]]:
     share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
-        ("average completion", _shown(now.completion, " %"), since(now, then, "completion")),
-        ("average score", _shown(now.score), since(now, then, "score")),
-        ("active within 7 days", _shown(now.active, " %"), since(now, then, "active")),
+        ("average completion", figure(now.completion, " %"), since(now, then, "completion")),
+        ("average score", figure(now.score), since(now, then, "score")),
+        ("active within 7 days", figure(now.active, " %"), since(now, then, "active")),
     ]
 
 
@@ -568,10 +565,6 @@ def week_before(trend: Sequence[Row], day: date) -> Row | None:
 
 def _students(count: int) -> str:
     return "1 student is" if count == 1 else f"{count:,} students are"
-
-
-def _shown(value: float | None, unit: str = "") -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.1f}{unit}"
 
 
 def since(today: Row, day: Row | None, measure: str) -> str:

@@ -36,6 +36,7 @@ from rollbook.outputs.report.morning import (
 from rollbook.store.database import connect
 from rollbook.store.statements import statements
 from rollbook.util import files, pages
+from rollbook.util.text import figure
 from rollbook.views.metrics import SMALL_CLASS
 
 INDEX, PRINTED = "index.html", "pages.pdf"
@@ -123,7 +124,7 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
             raise ArgumentError(f"The newest day is {day}: --since must not be later")
         report = _load(con, since)
     common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
-    template = pages.environment("rollbook.outputs.report", day=long_date, short=short_date, shown=shown).get_template
+    template = pages.environment("rollbook.outputs.report", day=long_date, short=short_date, figure=figure).get_template
     sheets = [*_sheets(report)]
     for kind, name, sheet in sheets:
         path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
@@ -135,13 +136,6 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
         files.write(whole, template("sheet.html").render(common, title="Progress reports", sheets=both).encode())
         _print(browser, whole, folder / PRINTED, scratch)
     return Made(frozenset(report.students), len(report.classes), len(report.teachers))
-
-
-def shown(value: float | None, unit: str = "") -> str:
-    """A figure with at most one decimal; a dash if it is not known."""
-    if value is None:
-        return "\N{EN DASH}"
-    return f"{value:,.0f}{unit}" if value == int(value) else f"{value:,.1f}{unit}"
 
 
 def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
@@ -158,9 +152,9 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         spans = enrolled.get(student.student_id, [])
         student.spans = [span for span in spans if span.left_on is None]
         student.left = [span for span in spans if span.left_on is not None]
-        for figure in ("completion", "score"):
-            averages = [value for span in student.spans if (value := getattr(span, figure)) is not None]
-            setattr(student, f"class_{figure}", fmean(averages) if averages else None)
+        for measure in ("completion", "score"):
+            averages = [value for span in student.spans if (value := getattr(span, measure)) is not None]
+            setattr(student, f"class_{measure}", fmean(averages) if averages else None)
         known = {row.day: row.missing for row in days.get(student.student_id, []) if row.missing is not None}
         student.chart = term_chart("Missing assignments", known, landed, events_of(spans, since), from_zero=True)
     of_class = defaultdict(list)
@@ -222,7 +216,7 @@ def term_chart(
     chart = Chart(
         name,
         f"{name} since {short_date(first)}",
-        f"A line from {shown(known[min(known)])} to {shown(known[newest])}; the most were {shown(most)}, on"
+        f"A line from {figure(known[min(known)])} to {figure(known[newest])}; the most were {figure(most)}, on"
         f" {short_date(peak)}.",
         HEIGHT,
     )
@@ -252,7 +246,7 @@ def term_chart(
         x, y = across(day.toordinal()), up(known[day])
         chart.lines.append((((x, y), (x, y)), "strong", 7 if day == newest else 5))
         chart.labels.append(
-            Label(shown(known[day]), x, y - 7 if y > TOP + 8 else y + 17, "ink", "end", -4, bold=day == newest)
+            Label(figure(known[day]), x, y - 7 if y > TOP + 8 else y + 17, "ink", "end", -4, bold=day == newest)
         )
     return chart
 
