@@ -132,9 +132,11 @@ def test_a_landslide_is_held_with_exit_3_and_approved_without_fetching(
     assert "30 of 60 students" in shown
     assert "Pupil Number60" in shown
     assert "Pupil Number30 " not in shown
+    assert "0 rows would be added" in rollbook("status", **at(service)).stdout
     done = rollbook("sync", "--date", str(TODAY), "--approve", "--yes", **at(service))
     assert done.returncode == 0, done.stderr
     assert service.requests == []
+    assert "0 rows added" in rollbook("status", **at(service)).stdout
     assert published(tmp_path, "SELECT COUNT(*) FROM students") == [(30,)]
     assert published(tmp_path, "SELECT outcome, verdict FROM ops.syncs ORDER BY landing") == [
         ("synced", "synced"),

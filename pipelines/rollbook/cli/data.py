@@ -211,9 +211,6 @@ def docs(
     out.print(f"Wrote {safe(str(written))}.")
 
 
-# All equally wide.
-
-
 @app.command(rich_help_panel=Panel.ASK)
 def status(
     as_json: Annotated[
@@ -247,7 +244,8 @@ def status(
 def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
     ended = f"{last.outcome}, at {last.finished_at:%Y-%m-%d %H:%M} UTC, in {last.seconds:.1f} s"
     yield "last sync", f"{last.snapshot_date}: {ended}"
-    moved = f"{last.rows_added:,} rows added, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
+    added = "would be added" if last.outcome == "held" else "added"
+    moved = f"{last.rows_added:,} rows {added}, {last.rows_changed:,} changed, {last.rows_removed:,} removed"
     yield "", f"{received(last.received)}; {moved}"
     if last.kept_out:
         yield "", f"{count_of(last.kept_out, 'record')} left out: the id is an erased student's (`erase --readmit`)"
