@@ -78,16 +78,6 @@ def free(path: Path) -> int:
     return shutil.disk_usage(existing(path)).free
 
 
-def memory() -> int:
-    """Return the bytes of memory of this machine, or the limit of its container; 1 GB if unknown."""
-    with suppress(AttributeError, ValueError, OSError):  # not on every system
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        with suppress(ValueError, OSError):  # no container, or no limit (`max`)
-            total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
-        return total
-    return 1000 * MB
-
-
 def bare_environment() -> dict[str, str]:
     """The environment of a process of ours that needs no settings, so no key either: the same package, little else."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
