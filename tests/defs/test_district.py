@@ -111,6 +111,7 @@ def test_a_districts_night_with_a_hold_warns_and_marks_no_day(
     district: District, job: DistrictJob, today: date
 ) -> None:
     """A held institution waits for a decision, so nobody has to repair the run; the day is not yet the day of all."""
+    district["birch"].students = students(60)
     assert job.run_for(days=(today,), tags=SYNC).success
     district["birch"].students = students(20)
     result = job.run_for(days=(today,), tags=SYNC)
