@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import threading
 import time
 import tracemalloc
 import zlib
@@ -59,6 +60,24 @@ def test_each_request_has_its_own_deadline(service: Service, client: Client, mon
         service.on(faults.hang(0.2))
         assert get_page(client).parsed.number == 1
     assert (client.retries, service.connections) == (0, 1)
+
+
+def test_a_shorter_deadline_after_a_longer_one_is_kept_by_the_same_thread(
+    service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread for each request would take a tenth of a walk's time."""
+    threads = set(threading.enumerate())
+    for _ in range(3):
+        get_page(client)
+    (watch,) = [t for t in set(threading.enumerate()) - threads if "_watch" in t.name]
+    monkeypatch.setattr(client_module, "EXCHANGE_SECONDS", 0.3)
+    service.on(faults.hang(1))
+    assert get_page(client).parsed.number == 1
+    assert client.retries == 1
+    assert watch.is_alive()
+    client.close()
+    watch.join(2)
+    assert not watch.is_alive()
 
 
 def test_a_body_too_long_packed_or_unpacked_is_given_up(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:

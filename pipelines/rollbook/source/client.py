@@ -17,6 +17,7 @@ school needs no gate: the client sends one request at a time, and the writer loc
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import re
@@ -159,6 +160,7 @@ class Client:
     def close(self) -> None:
         """End the connection."""
         self._http.close()
+        self._deadline.close()
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None, *, read: Callable[[bytes], T]) -> Answer[T]:
         """GET one path below /svcapi/v1/ and return the answer as read by `read`.
@@ -179,12 +181,13 @@ class Client:
                     began = time.monotonic()
                     with self._gate.request() if self._gate else nullcontext():  # in a fleet: one at a time to a host
                         policy.excuse(time.monotonic() - began)
-                        if self._gate is None and self.requests:
+                        if self._pause and self._gate is None and self.requests:
                             time.sleep(self._pause)
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
                     received_at, at = datetime.now(UTC), ""
-                    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
+                    # A page is too short for so many, and counting would take a tenth of its time.
+                    if len(content) > MAX_VALUES < sum(map(content.count, (b",", b"[", b"{"))):
                         raise TransientError(f"the answer holds more than {MAX_VALUES:,} values", contract=True)
                     if response.status_code == httpx.codes.OK:
                         try:
@@ -311,42 +314,58 @@ _LAST_ID = re.compile(r"/\d+$")
 class _Deadline:
     """Ends an exchange that takes too long, whatever the wait is for, by closing the connection.
 
-    httpx only limits single waits. Its request extension `trace` tells of each connection that is made.
+    httpx only limits single waits. Its request extension `trace` tells of each connection that is made. One thread
+    watches all exchanges, one after the other: a timer for each would take a tenth of a page's time. `_until` is the
+    end of the exchange under way, by the monotonic clock, and `_wakes` when the thread looks next.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._socket: socket.socket | None = None
-        self._timer: threading.Timer | None = None
-        self._is_over = False
+        self._until = self._wakes = math.inf
+        self._is_over = self._is_closed = False
+        self._thread: threading.Thread | None = None
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Note the connection, once made or encrypted, or to a proxy; a client has one at a time."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            with self._lock:
+            with self._changed:
                 self._socket = info["return_value"].get_extra_info("socket")
 
     @contextmanager
     def of(self, seconds: float, error: Exception) -> Iterator[None]:
         """Raise `error` if the block takes longer, also where the block ends as if all had come."""
-        self._is_over, self._timer = False, threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-        self._timer.start()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        with self._changed:
+            self._is_over, self._until = False, time.monotonic() + seconds
+            if self._until < self._wakes:
+                self._changed.notify()
         try:
             yield
         finally:
-            with self._lock:
-                self._timer.cancel()
-                self._timer = None
+            with self._changed:
+                self._until = math.inf
             if self._is_over:
                 raise error from None
 
-    def _end(self) -> None:
-        with self._lock, suppress(OSError):  # the connection was lost by itself
-            # Else the exchange ended while the timer waited for the lock.
-            self._is_over = self._timer is threading.current_thread()
-            if self._is_over and self._socket is not None:
-                self._socket.shutdown(socket.SHUT_RDWR)
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_closed:
+                if self._until <= time.monotonic():
+                    self._is_over, self._until = True, math.inf
+                    with suppress(OSError):  # the connection was lost by itself
+                        if self._socket is not None:
+                            self._socket.shutdown(socket.SHUT_RDWR)
+                self._wakes = self._until
+                self._changed.wait(min(self._wakes - time.monotonic(), threading.TIMEOUT_MAX))
 
 
 class _Body:
