@@ -1,7 +1,7 @@
 -- Who entered or left the list of students to watch, and whose reasons changed, against the file `before`.
 INSERT INTO ops.feed BY NAME
-WITH now AS (SELECT student_id, CAST(TO_JSON(w) AS VARCHAR) AS shown FROM main.students_to_watch AS w),
-was AS (SELECT student_id, CAST(TO_JSON(w) AS VARCHAR) AS shown FROM before.main.students_to_watch AS w)
+WITH now AS (SELECT student_id, HASH(w) AS shown FROM main.students_to_watch AS w),
+was AS (SELECT student_id, HASH(w) AS shown FROM before.main.students_to_watch AS w)
 SELECT
     $number AS number,
     'students_to_watch' AS table_name,
