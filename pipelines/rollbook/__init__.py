@@ -15,7 +15,7 @@ except PackageNotFoundError:  # run from a copy of the folder that was never ins
     __version__ = "0+unknown"
 
 
-# What is imported once it is asked for, and from where.
+# The names that are imported on first use, and their modules.
 _PUBLIC = {"open": "rollbook.book", "RollbookComponent": "rollbook.defs.component"}
 
 

@@ -27,7 +27,7 @@ Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # n
 
 
 class _OfOne(dg.Config):
-    """What both jobs ask for."""
+    """The options of both jobs."""
 
     institution: str = Field(
         default="", description="In a district: the name of the institution, as in the registry. Else leave it empty."
@@ -35,7 +35,7 @@ class _OfOne(dg.Config):
 
 
 class Approval(_OfOne):
-    """What to approve, as the launchpad asks for it."""
+    """The options of an approval, as the launchpad shows them."""
 
     held: list[str] = Field(
         description="What to merge, without fetching again: the digests that the held runs show. Look at their tables "
@@ -50,7 +50,7 @@ class Approval(_OfOne):
 
 
 class Discarding(_OfOne):
-    """What to discard, as the launchpad asks for it."""
+    """The options of a discard, as the launchpad shows them."""
 
     day: str = Field(description="The snapshot's date, as 2026-11-20: a landing of this day no longer counts.")
     landing: int = Field(

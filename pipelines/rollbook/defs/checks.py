@@ -84,7 +84,7 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
 
 
 def _of_a_night(manifest: Manifest, name: str) -> str:
-    """What is to be said of a set's walk; empty if nothing."""
+    """The findings about a set's walk; empty without any."""
     refused, hidden = manifest.rejected.get(name, 0), unclear(manifest, name)
     findings = (
         "" if manifest.proof(name) is not None else manifest.reason or "not proven",

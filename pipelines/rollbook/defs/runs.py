@@ -40,7 +40,7 @@ class Failed(dg.Failure):
     __module__ = "builtins"
 
     def __init__(self, error: RollbookError, **metadata: Any) -> None:
-        """What was not confirmed also shows what would change."""
+        """An error about an unconfirmed change also shows that change."""
         if isinstance(error, HeldError) and isinstance(error.report, Hold):
             metadata["what would change"] = hold_table(error.report.counts)
         description, metadata = error.message.removeprefix("Held: "), {"exit_code": error.exit_code, **metadata}

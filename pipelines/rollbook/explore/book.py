@@ -86,7 +86,7 @@ class Listing:
 
 
 class Book:
-    """The published file of one warehouse, open for one view: all of its queries read the same night."""
+    """The published file of a warehouse, open for one view: all queries read the same night."""
 
     made_by = "rollbook sync"
     _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"

@@ -225,7 +225,7 @@ def cell(value: object) -> str:
 
 
 def sentence(changes: Sequence[str]) -> str:
-    """What changed on a day, in one sentence: `joined Art 1A and Latin 2B; score 39 to 42.2`."""
+    """The changes of a day, in one sentence: `joined Art 1A and Latin 2B; score 39 to 42.2`."""
     told = list(changes)
     for verb in ("joined ", "left "):
         of = [change for change in told if change.startswith(verb)]

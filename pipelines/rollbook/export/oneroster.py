@@ -2,7 +2,7 @@
 
 Each file is one statement, `sql/oneroster_*.sql`. A `sourcedId` is the kind and the service's id, and so stays. With a
 day, the files hold what changed after it (a delta): a record that has gone is `tobedeleted`, and `dateLastModified` is
-the landed day that first showed the change. What the service does not state is left blank.
+the landed day that first showed the change. Values that the service does not state are left blank.
 """
 
 from __future__ import annotations

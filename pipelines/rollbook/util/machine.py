@@ -118,7 +118,7 @@ def login() -> str:
 
 
 def person() -> str:
-    """Return who decides: the account that logged in, if it is known, else the one that runs this."""
+    """Return who decides: the account that logged in, if known, else the account that runs this."""
     return login() or account()
 
 

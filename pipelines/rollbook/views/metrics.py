@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 # Days after the last activity during which a student still counts as active.
 ACTIVE_DAYS = 7
-# A class with fewer students is small: one of them may move its averages a lot.
+# A class with fewer students is small: a single student may move the averages a lot.
 SMALL_CLASS = 5
 
 

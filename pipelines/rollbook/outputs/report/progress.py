@@ -97,7 +97,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Made:
-    """What was made: how many pages of each kind, and the ids of the students on them."""
+    """The result: how many pages of each kind, and the ids of the students on them."""
 
     students: frozenset[int]
     classes: int
