@@ -142,6 +142,31 @@ def test_what_left_is_to_be_deleted_and_what_came_begins(house: House, tmp_path:
     assert {(row["status"], row["endDate"]) for row in gone} == {("tobedeleted", str(night(2)))}
 
 
+def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tmp_path: Path) -> None:
+    """An LMS would else show the new pupil the work of the former one. The class stays, and so does its line."""
+    other = {"name": "Grace Hopper", "email": "grace@example.org", "reference_id": "SIS-NEW"}
+    house.night(4, [student(n) | (other if n == 5 else {}) for n in range(1, 8)])
+    write(house.published, tmp_path / "delta", night(3))
+    write(house.published, tmp_path / "whole")
+    delta, whole, new = read(tmp_path / "delta"), read(tmp_path / "whole"), f"student-5-{night(4)}"
+    users = {row["sourcedId"]: (row["status"], row["email"]) for row in delta["users"]}
+    assert (users["student-5"][0], users[new]) == ("tobedeleted", ("active", "grace@example.org"))
+    assert {row["userSourcedId"]: row["status"] for row in delta["roles"]}.items() >= {
+        ("student-5", "tobedeleted"),
+        (new, "active"),
+    }
+    of = {"student-5": ("tobedeleted", "", str(night(4))), new: ("active", str(night(4)), "")}
+    theirs = [row for row in delta["enrollments"] if row["userSourcedId"] in of]
+    assert {row["userSourcedId"] for row in theirs} == {*of}
+    for row in theirs:
+        assert (row["status"], row["beginDate"], row["endDate"]) == of[row["userSourcedId"]]
+    assert new in {row["sourcedId"] for row in whole["users"]}
+    assert not [row for rows in whole.values() for row in rows if "student-5" in row.values()]
+    write(house.published, tmp_path / "later", night(4))
+    later = read(tmp_path / "later")
+    assert [name for name in later if later[name]] == ["academicSessions"]
+
+
 def test_a_teacher_who_was_replaced_is_deleted_from_the_class_and_then_from_the_school(
     house: House, tmp_path: Path
 ) -> None:

@@ -1,8 +1,9 @@
 """The roster as other systems take it: OneRoster 1.2, the CSV files of its rostering.
 
-Each file is one statement, `sql/oneroster_*.sql`. A `sourcedId` is the kind and the service's id, and so stays. With a
-day, the files hold what changed after it (a delta): a record that has gone is `tobedeleted`, and `dateLastModified` is
-the landed day that first showed the change. Values that the service does not state are left blank.
+Each file is one statement, `sql/oneroster_*.sql`. A `sourcedId` is the kind and the service's id, and so stays; after
+the id of a person before, also the first day of the present person. With a day, the files hold what changed after that
+day (a delta): a record that has gone is `tobedeleted`, and `dateLastModified` is the landed day that first showed the
+change. Values that the service does not state are left blank.
 """
 
 from __future__ import annotations

@@ -23,6 +23,21 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 )
 {%- endmacro -%}
 
+{#- The last version of each student. An id that was given to another person is another user from that day on: an LMS
+    would else show the one what the other has done. -#}
+{%- macro students() -%}
+(
+    SELECT
+        h.*, i.first_day, i.last_day, i.is_reused,
+        'student-' || h.student_id || CASE WHEN i.is_reused THEN '-' || i.first_day ELSE '' END AS id,
+        h.valid_to IS NOT NULL AS gone, COALESCE(h.valid_to, h.valid_from) AS modified
+    FROM history.students AS h
+    INNER JOIN main.student_identities AS i
+        ON i.student_id = h.student_id AND h.valid_from BETWEEN i.first_day AND COALESCE(i.last_day, h.valid_from)
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY h.student_id, i.first_day ORDER BY h.valid_from DESC) = 1
+)
+{%- endmacro -%}
+
 {%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status = 0, FALSE)") }}{%- endmacro -%}
 
 {#- Who teaches which class, or did: a teacher who was replaced is gone from the class. -#}

@@ -1,20 +1,36 @@
 -- enrollments.csv of OneRoster 1.2: the students and the teacher of each active class. Who was in a class on the first
 -- landed day has no beginDate: nobody knows since when.
 {% import "_oneroster.sql" as o with context %}
-WITH joined AS (
-    SELECT student_id, class_id, MAX(joined_on) AS joined_on, ARG_MAX(is_from_before, joined_on) AS is_from_before
-    FROM main.enrollment_spans
-    GROUP BY student_id, class_id
+WITH persons AS ({{ o.students() }}),
+-- An id that was given to another person may stay in a class: the one leaves it, and the other joins it, on that day.
+joined AS (
+    SELECT
+        s.id, j.class_id, MAX(GREATEST(j.joined_on, s.first_day)) AS joined_on,
+        ARG_MAX(j.is_from_before AND NOT s.is_reused, j.joined_on) AS is_from_before
+    FROM persons AS s
+    INNER JOIN main.enrollment_spans AS j
+        ON j.student_id = s.student_id AND j.joined_on <= COALESCE(s.last_day, j.joined_on)
+        AND COALESCE(j.left_on > s.first_day, TRUE)
+    GROUP BY s.id, j.class_id
+),
+enrolled AS (
+    SELECT
+        s.id, e.class_id, LEAST(e.valid_to, s.valid_to) AS left_on, left_on IS NOT NULL AS gone,
+        COALESCE(left_on, GREATEST(e.valid_from, s.first_day)) AS modified
+    FROM persons AS s
+    INNER JOIN history.student_classes AS e
+        ON e.student_id = s.student_id AND e.valid_from <= COALESCE(s.last_day, e.valid_from)
+        AND COALESCE(e.valid_to > s.first_day, TRUE)
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY s.id, e.class_id ORDER BY e.valid_from DESC) = 1
 ),
 people AS (
     SELECT
-        e.class_id, 'student-' || e.student_id AS person, 'student' AS role, '' AS is_primary,
-        CASE WHEN NOT j.is_from_before THEN j.joined_on END AS began, e.gone OR s.gone OR c.gone AS gone,
-        GREATEST(e.modified, CASE WHEN s.gone THEN s.modified END, CASE WHEN c.gone THEN c.modified END) AS modified
-    FROM {{ o.latest("student_classes", "student_id, class_id") }} AS e
-    INNER JOIN {{ o.latest("students", "student_id") }} AS s ON s.student_id = e.student_id
+        e.class_id, e.id AS person, 'student' AS role, '' AS is_primary,
+        CASE WHEN NOT j.is_from_before THEN j.joined_on END AS began, e.gone OR c.gone AS gone,
+        GREATEST(e.modified, CASE WHEN c.gone THEN c.modified END) AS modified
+    FROM enrolled AS e
     INNER JOIN {{ o.classes() }} AS c ON c.class_id = e.class_id
-    LEFT JOIN joined AS j ON j.student_id = e.student_id AND j.class_id = e.class_id
+    LEFT JOIN joined AS j ON j.id = e.id AND j.class_id = e.class_id
     UNION ALL
     SELECT class_id, 'teacher-' || teacher_id, 'teacher', 'true', NULL, gone, modified
     FROM {{ o.taught() }}

@@ -1,7 +1,7 @@
 -- roles.csv of OneRoster 1.2: what each user is at the school.
 {% import "_oneroster.sql" as o with context %}
 WITH people AS (
-    SELECT 'student-' || student_id AS id, 'student' AS role, gone, modified FROM {{ o.latest("students", "student_id") }}
+    SELECT id, 'student' AS role, gone, modified FROM {{ o.students() }}
     UNION ALL
     SELECT 'teacher-' || teacher_id, 'teacher', gone, modified FROM {{ o.teachers() }}
 )

@@ -3,8 +3,8 @@
 {% import "_oneroster.sql" as o with context %}
 WITH people AS (
     SELECT
-        'student-' || student_id AS id, first_name, last_name, name, email, reference_id AS identifier, gone, modified
-    FROM {{ o.latest("students", "student_id") }}
+        id, first_name, last_name, name, email, reference_id AS identifier, gone, modified
+    FROM {{ o.students() }}
     UNION ALL
     SELECT 'teacher-' || teacher_id, NULL, NULL, name, email, NULL, gone, modified FROM {{ o.teachers() }}
 )
