@@ -17,6 +17,7 @@ from rollbook.night.past import always
 from rollbook.night.stages import land, snapshot
 from rollbook.night.writing import writer
 from rollbook.operations.discard import discard
+from rollbook.operations.doctor import examine
 from rollbook.operations.restore import restore
 from rollbook.operations.status import Choice, Days, Status, load_status
 from tests.support.nights import FIRST, House, night
@@ -186,11 +187,26 @@ def test_the_json_is_alone_on_standard_output_and_names_everything(cli_house: Ho
     assert content["expired"] == {"count": 0, "first": None, "last": None}
 
 
+def test_a_late_night_that_is_held_waits_for_an_approval(cli_house: House) -> None:
+    """Another sync would only be held again."""
+    begin(cli_house)
+    del cli_house.service.students[10:]
+    with pytest.raises(HeldError):
+        cli_house.at(2).sync()
+    with at(night(2), 5):
+        text = " ".join(CliRunner().invoke(app, ["status"]).stdout.split())
+    cli_house.now += timedelta(hours=3)
+    findings = [finding.says for finding in examine(cli_house.rollbook())]
+    assert f"LATE the last night due was {night(2)} 02:15 UTC: it is held: see `rollbook held`, then approve it" in text
+    assert any("is held: see `rollbook held`" in says for says in findings)
+    assert not any("was not synced" in says for says in findings)
+
+
 def test_a_late_night_is_told_and_exits_0(cli_house: House) -> None:
     begin(cli_house)
     with at(night(3), 5):
         done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
     text = " ".join(done.stdout.split())
-    assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced. Run `rollbook sync`" in text
+    assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced: run `rollbook sync`" in text
     assert f"next run {night(4)} 02:15 UTC" in text

@@ -254,6 +254,8 @@ def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
 
 
 def _lines(status: Status) -> Iterator[tuple[str, str]]:
+    from rollbook.operations.status import why_late
+
     last, good, days, expired = status.last_sync, status.last_good, status.history, status.expired
     if good is not None:
         yield "institution", f"{status.school_id} {status.school_name or ''}".strip()
@@ -269,7 +271,8 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
                 f"readers lack {count_of(lacking.count, 'landed day')} ({lacking.first} to {lacking.last}): the next"
                 " `rollbook sync` or `rollbook backfill` adds them again",
             )
-        late = "" if status.is_fresh else ": it was not synced. Run `rollbook sync`, and see what it says"
+        held = [hold.snapshot_date for hold in status.holds]
+        late = "" if status.is_fresh else f": it {why_late(status.due, held)}"
         yield "fresh" if status.is_fresh else "LATE", f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}{late}"
     yield (
         "next run",

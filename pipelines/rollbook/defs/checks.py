@@ -15,7 +15,7 @@ from rollbook.defs.school import School
 from rollbook.landing.manifest import Manifest
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations.data_quality import QUALITY_CHECKS, run_quality_checks
-from rollbook.operations.status import freshness, not_synced, open_holds
+from rollbook.operations.status import freshness, open_holds, why_late
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 
@@ -69,13 +69,14 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
     manifests = rollbook.raw.manifests()
     synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
     # A hold before a day that was synced since may still be decided, but need not be.
-    waiting = [str(m.snapshot_date) for m in open_holds(manifests) if m.snapshot_date >= synced]
+    waiting = [m.snapshot_date for m in open_holds(manifests) if m.snapshot_date >= synced]
     due, late_by = freshness(rollbook, rollbook.newest(), rollbook.warehouse.shown())
     findings: dict[Check, str | int] = {
         ((TABLE, check.table), check.name): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published_file)
     }
-    findings |= {(FILE, IS_FRESH): "" if late_by is None else not_synced(due), (FILE, HELD): ", ".join(waiting)}
+    late = "" if late_by is None else f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, waiting)}"
+    findings |= {(FILE, IS_FRESH): late, (FILE, HELD): ", ".join(map(str, waiting))}
     findings[FILE, CONSISTENT] = "; ".join(chain.from_iterable((broken or {}).values()))
     newest = (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))
     for manifest in [m for m in newest if m is not None][:1]:
