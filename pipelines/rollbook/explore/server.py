@@ -12,9 +12,12 @@ name of its own, by chance, below `localhost`: browsers take it for this machine
 from __future__ import annotations
 
 import secrets
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
 from socket import socket
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -48,10 +51,13 @@ MAX_SENT = 1_000  # bytes of a form
 TOKEN = "access_token"  # noqa: S105 - its name
 # Nothing is kept by the browser: going back reads the newest night, and is logged.
 PRIVATE = {"Cache-Control": "no-store"}
+# The only script of the pages: `/` leads to the search. The policy names it by its digest, so no other script runs.
+SCRIPT = files(__package__).joinpath("search.js").read_text(encoding="utf-8")
+SCRIPT_DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
 # As in the pages themselves, where a policy cannot say who may frame them and where forms lead.
 POLICY = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self';"
-    " frame-ancestors 'none'; base-uri 'none'"
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'unsafe-inline';"
+    " img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
 WRONG_HOST = "This is `rollbook explore`, and it answers to the name in the address that it printed only: open that.\n"
@@ -210,6 +216,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 def _environment() -> Environment:
     templates = shared.environment("rollbook.explore", cell=cell, day=morning.long_date, sentence=sentence)
     templates.filters.update(severity=morning.severity_word, sparkline=morning.sparkline)
+    templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)
     return templates
