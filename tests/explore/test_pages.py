@@ -307,6 +307,8 @@ def test_the_lists_of_a_class_a_teacher_and_a_course_are_downloaded(fortnight: S
     [
         (pages.watch, "day=2020-01-01", {}, "Nothing was landed on this day: choose one from 2026-09-24 to 2026-10-07"),
         (pages.watch, "reason=name", {}, "There is no such choice on this page"),
+        (pages.watch, "class=English", {}, "There is no such class"),
+        (pages.classes, "teacher=99999999999999", {}, "There is no such teacher"),
         (pages.students, "sort=secret%22", {}, 'This list cannot be sorted by secret": choose one of its columns'),
         (pages.school_class, "", {"key": 1}, "This class is not listed"),
         (pages.student, "", {"key": 1}, "This student is not known"),

@@ -405,9 +405,13 @@ def _taught(book: Book, params: QueryParams, of: str, key: int) -> dict[str, Any
 
 
 def _narrowed(book: Book, params: QueryParams, *names: str) -> dict[str, Any]:
-    """What the address narrows a list to: `only`, with the name, id and title of each."""
+    """The parts of a list that the address asks for: `only`, with the name, id and title of each. Raises ArgumentError
+    for what is no id: the whole list would be another answer.
+    """
     only = []
     for name in names:
+        if params.get(name) and number(params, name) is None:
+            raise ArgumentError(f"There is no such {name}. Find another one")
         if (key := number(params, name)) is not None:
             title = "class_title" if name == "class" else f"{name}_name"
             (of,) = book.rows(f"SELECT ANY_VALUE({title}) AS title FROM main.classes WHERE {name}_id = $key", key=key)
