@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from rollbook.defs.by_hand import NO_LOGIN
 from rollbook.defs.component import RollbookComponent
 from rollbook.defs.facts import FILE
 from rollbook.defs.school import School
-from rollbook.errors import NotConfirmedError
+from rollbook.errors import HeldError, NotConfirmedError
 from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.settings import Settings
 from tests.support import graph
@@ -230,13 +231,17 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, jo
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
 
 
-def test_a_late_night_is_an_error_unless_each_late_school_waits_for_a_decision() -> None:
-    late, held = {(FILE, checks.IS_FRESH): "late"}, {(FILE, checks.HELD): "2026-11-20"}
-    severities = [
-        next(iter(checks.results(School(), by_institution))).severity.value
-        for by_institution in ({"": late}, {"": late | held}, {"ash": late | held, "birch": late})
-    ]
-    assert severities == ["ERROR", "WARN", "ERROR"]
+def test_a_night_that_is_held_is_not_late_but_the_one_that_never_came_is(house: House) -> None:
+    """A hold of another night hides no night that was missed."""
+    house.night(1)
+    house.at(2).service.students = students(40)
+    with pytest.raises(HeldError):
+        house.sync()
+    for hours, late in ((3, ""), (24, f"the night of {night(3)} 02:15 was not synced: run `rollbook sync`")):
+        house.now += timedelta(hours=hours)
+        found = checks.look(house.rollbook())
+        assert str(found[FILE, checks.IS_FRESH]).partition(", and")[0] == late
+        assert found[FILE, checks.HELD] == str(night(2))
 
 
 def test_a_change_that_nobody_confirmed_fails_its_run() -> None:

@@ -307,8 +307,8 @@ def test_the_lists_of_a_class_a_teacher_and_a_course_are_downloaded(fortnight: S
     [
         (pages.watch, "day=2020-01-01", {}, "Nothing was landed on this day: choose one from 2026-09-24 to 2026-10-07"),
         (pages.watch, "reason=name", {}, "There is no such choice on this page"),
-        (pages.watch, "class=English", {}, "There is no such class"),
-        (pages.classes, "teacher=99999999999999", {}, "There is no such teacher"),
+        (pages.watch, "class=English", {}, "This class is not known"),
+        (pages.classes, "teacher=99999999999999999999", {}, "This teacher is not known"),
         (pages.students, "sort=secret%22", {}, 'This list cannot be sorted by secret": choose one of its columns'),
         (pages.school_class, "", {"key": 1}, "This class is not listed"),
         (pages.student, "", {"key": 1}, "This student is not known"),
@@ -322,6 +322,8 @@ def test_an_address_that_cannot_be_answered_says_why(
     with pytest.raises(ArgumentError, match=message):
         shown(fortnight, page, asked, **key)
     assert shown(fortnight, pages.students, "page=99999999999999999999")["listing"].page == 1
+    for far in ("page=999999999999999999", "class=999999999999999999"):  # as long as an id may be
+        assert shown(fortnight, pages.watch, far)["listing"].rows == []
 
 
 def test_a_view_opened_later_sees_the_newer_night(small: School) -> None:

@@ -38,7 +38,7 @@ CHECKS: dict[Check, tuple[str, str]] = {
     },
     **{((TABLE, check.table), check.name): (check.sentence, ASK) for check in QUALITY_CHECKS},
     (FILE, IS_FRESH): (
-        "The last night that was due has been synced. Backfills of older days do not count.",
+        "The last night that was due has been synced, or is held. Backfills of older days do not count.",
         "Run `rollbook sync`, and see what it says.",
     ),
     (FILE, HELD): (
@@ -75,7 +75,9 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
         ((TABLE, check.table), check.name): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published_file)
     }
-    late = "" if late_by is None else f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, waiting)}"
+    # A held night is late, too, but waits for a person's decision, and HELD says so.
+    is_late = late_by is not None and due.date() not in waiting
+    late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, ())}" if is_late else ""
     findings |= {(FILE, IS_FRESH): late, (FILE, HELD): ", ".join(map(str, waiting))}
     findings[FILE, CONSISTENT] = "; ".join(chain.from_iterable((broken or {}).values()))
     newest = (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))
@@ -108,13 +110,10 @@ def results(school: School, by_institution: Mapping[str, Findings]) -> Iterator[
             metadata["what to do"] = CHECKS[check][1]
         if rows := [f for f in findings.values() if isinstance(f, int)]:
             metadata["how many"] = sum(rows)  # the UI plots it
-        # A night that waits for a person's decision is late, too, and `nothing_held` says so.
-        is_held = name == IS_FRESH and all(by_institution[who].get((FILE, HELD)) for who in counts)
-        is_error = name in (IS_FRESH, CONSISTENT) and not is_held
         yield dg.AssetCheckEvaluation(
             asset_key=school.key(*asset),
             check_name=name,
             passed=not counts,
-            severity=dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if name in (IS_FRESH, CONSISTENT) else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
         )

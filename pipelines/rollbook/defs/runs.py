@@ -65,7 +65,7 @@ def is_held(error: RollbookError) -> bool:
 
 
 def hold_table(counts: Iterable[TableCounts]) -> dg.MetadataValue[Any]:
-    """Return what a hold would change, as a table by tables."""
+    """Return what a hold would change, with a line for each table."""
     lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
     lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in counts]
     return dg.MetadataValue.md("\n".join(lines))

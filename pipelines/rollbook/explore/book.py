@@ -6,6 +6,7 @@ never part of the SQL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ sql = statements("rollbook.explore")
 Row = SimpleNamespace
 
 ROWS = 25  # on a page
+MAX_PAGE = 10**12  # DuckDB skips no more rows than an integer of 64 bits can count
+# Of more digits than any id has, Python would read no number.
+IS_ID = "[0-9]{1,18}"
 COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
 # With the writer's memory limit, the largest views would spill to disk.
 MEMORY_LIMIT = "1GB"
@@ -137,7 +141,7 @@ class Book:
         `order` decides without `sort`, and between equal rows; `total` is the SQL of the number of all rows. Raises
         ArgumentError when there is no such column.
         """
-        sort, page = params.get("sort", ""), max(number(params, "page", 1), 1)
+        sort, page = params.get("sort", ""), min(max(number(params, "page") or 1, 1), MAX_PAGE)
         quoted = sort.replace('"', '""')
         chosen = f'"{quoted}" {"DESC" if "desc" in params else "ASC"} NULLS LAST' if sort else ""
         order = ", ".join(filter(None, (chosen, order)))
@@ -252,7 +256,7 @@ def is_figure(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def number(params: QueryParams, name: str, default: int | None = None) -> Any:
-    """A whole number from the address; the default without one."""
+def number(params: QueryParams, name: str) -> Any:
+    """A whole number from the address, with as many digits as an id may have; None without one."""
     text = params.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 13 else default
+    return int(text) if re.fullmatch(IS_ID, text) else None

@@ -406,13 +406,14 @@ def _taught(book: Book, params: QueryParams, of: str, key: int) -> dict[str, Any
 
 def _narrowed(book: Book, params: QueryParams, *names: str) -> dict[str, Any]:
     """The parts of a list that the address asks for: `only`, with the name, id and title of each. Raises ArgumentError
-    for what is no id: the whole list would be another answer.
+    for a value that cannot be an id: the whole list would be another answer.
     """
     only = []
     for name in names:
-        if params.get(name) and number(params, name) is None:
-            raise ArgumentError(f"There is no such {name}. Find another one")
-        if (key := number(params, name)) is not None:
+        key = number(params, name)
+        if key is None and params.get(name):
+            raise ArgumentError(f"This {name} is not known. Find another one")
+        if key is not None:
             title = "class_title" if name == "class" else f"{name}_name"
             (of,) = book.rows(f"SELECT ANY_VALUE({title}) AS title FROM main.classes WHERE {name}_id = $key", key=key)
             only.append((name, key, of.title or key))

@@ -36,7 +36,7 @@ from starlette.routing import Route
 from rollbook import settings
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.explore import pages
-from rollbook.explore.book import COUNTED, ROWS, Book, is_figure, new_book
+from rollbook.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
 from rollbook.outputs.report import morning
 from rollbook.settings import is_of_all
 from rollbook.util import pages as shared
@@ -89,9 +89,9 @@ OF_ALL: dict[str, tuple[Page, str]] = {
 
 
 class _Id(Convertor[int]):
-    """An id in an address: of more digits than any id has, Python would read no number."""
+    """An id in an address."""
 
-    regex = "[0-9]{1,18}"
+    regex = IS_ID
 
     def convert(self, value: str) -> int:
         return int(value)
