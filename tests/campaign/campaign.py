@@ -190,7 +190,7 @@ class Campaign:
         """All nights, and a last look. An error tells the seed and the whole story."""
         large = 0 if self.in_second_process else 10**9
         both = [self.service, *([self.neighbour.service] if self.neighbour else [])]
-        with in_process(*both), self.disk.installed(), patch("rollbook.night.ingest.LARGE", large):
+        with in_process(*both), self.disk.installed(), patch("rollbook.ingest.LARGE", large):
             try:
                 for number in range(1, self.nights + 1):
                     self.night(number)

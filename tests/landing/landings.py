@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from rollbook.ingest import LandingSession, StagingWriter
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
-from rollbook.night.ingest import LandingSession, StagingWriter
 from rollbook.source.pagination import Sink
 
 DAY = date(2026, 11, 20)

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollbook.errors import MachineError
+from rollbook.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from rollbook.landing.raw import RawStore
-from rollbook.night.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage
 from rollbook.tables import SETS, of_set
 from tests.landing.landings import AT, DAY, add, manifest
 from tests.support.records import MISSING, school_class, student
@@ -32,7 +32,7 @@ HALF_A_PAIR = "half a pair"
 @pytest.fixture(params=["in the same process", "in a second process", "once it is large", "where none can start"])
 def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     large = {"in the same process": 10**9, "once it is large": 4}
-    monkeypatch.setattr("rollbook.night.ingest.LARGE", large.get(request.param, 0))
+    monkeypatch.setattr("rollbook.ingest.LARGE", large.get(request.param, 0))
     if request.param == "where none can start":
         monkeypatch.setattr("subprocess.Popen", Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory")))
 
@@ -160,7 +160,7 @@ def test_bodies_are_landed_though_staging_fails(
 def test_a_process_that_is_started_early_takes_the_landing_or_ends(
     session: LandingSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rollbook.night.ingest.LARGE", 100)
+    monkeypatch.setattr("rollbook.ingest.LARGE", 100)
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     earlier = set(listed.read_text().split())  # of other tests: Python's own tracker may be running
 

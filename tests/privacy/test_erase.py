@@ -152,7 +152,7 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
     assert_gone(erased)
     erased.service.requests.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("rollbook.night.ingest.LARGE", 1)  # a second process files what comes
+        patch.setattr("rollbook.ingest.LARGE", 1)  # a second process files what comes
         erased.night(7, everybody(7), details="all")
     assert_gone(erased)
     manifest = erased.landings(night(7))[-1]

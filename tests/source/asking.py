@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from rollbook.errors import RollbookError
+from rollbook.ingest import LandingSession
 from rollbook.landing.manifest import Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
-from rollbook.night.ingest import LandingSession
 from rollbook.settings import Settings
 from rollbook.source.client import Answer, Client
 from rollbook.source.envelope import Page, page_of

@@ -37,6 +37,7 @@ from rollbook.settings import (
 from rollbook.store.published import DEMO_FOLDER
 from rollbook.tables import SETS
 from rollbook.util import files
+from rollbook.util.imports import light
 from rollbook.util.text import cell, printable
 
 if TYPE_CHECKING:
@@ -256,10 +257,11 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
 
     Imports the stages only here, to keep `rollbook --help` fast.
     """
-    from rollbook.assembly import assemble
-    from rollbook.flatten import rows
+    with light():
+        from rollbook.assembly import assemble
+        from rollbook.flatten import rows
 
-    rows.load(pandas=False)
+        rows.load()
     if demo:
         choose_warehouse()
     return assemble(load(fetches=fetches, **overrides))

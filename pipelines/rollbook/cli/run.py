@@ -130,8 +130,6 @@ def sync(
     and the raw bodies do not change. Shows what would be added, changed and removed, and whether the
     sync would be held, and why. Exits 1 when the service could not be read, else 0.
     """
-    from rollbook import night
-
     if as_json and (dry_run or approve):
         raise ArgumentError("--json prints the result of a sync: leave out --dry-run and --approve")
     if dry_run:
@@ -147,6 +145,8 @@ def sync(
         raise ArgumentError("--all, --only and --yes are about an approval: add --approve")
     chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
+    from rollbook import night
+
     with _recorded(rollbook, chosen), progress() as rollbook.progress:
         night.sync(rollbook, chosen, details=details, fresh=fresh)
     if as_json:
@@ -309,9 +309,9 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
     held. Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when
     no day of the range was landed or too many records are refused, 3 when it was not confirmed.
     """
+    rollbook = open_rollbook(demo=demo)
     from rollbook.night import past
 
-    rollbook = open_rollbook(demo=demo)
     days = past.days_between(first, last)
     rollbook.partition(max(last, rollbook.first_day()))
     with progress() as rollbook.progress:
@@ -346,11 +346,11 @@ def rebuild(
     lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
     confirmed; then nothing has changed.
     """
+    rollbook = open_rollbook()
     from rollbook.night import past
     from rollbook.operations.known import rebuild_as_known_on
     from rollbook.privacy import access
 
-    rollbook = open_rollbook()
     if as_known_on is not None or target is not None:
         if as_known_on is None or target is None or yes or accept_loss:
             raise ArgumentError("Give --as-known-on DAY and --out FILE together, without --yes and --accept-loss")

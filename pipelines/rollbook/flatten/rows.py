@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache, cached_property
-from importlib.abc import MetaPathFinder
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
 from rollbook.flatten.values import Node, Read, json_type, normalise, shortened
 from rollbook.landing.manifest import Drift, Landed, Reject
@@ -63,8 +59,6 @@ _ARROW: dict[str, pa.DataType] = {
     "TIMESTAMP": pa.timestamp("us"),
     "JSON": pa.string(),
 }
-# Ids and positions: numbers that are never NULL.
-Integers = NDArray[np.int64]
 
 OBSERVED = pa.schema(
     [
@@ -105,28 +99,9 @@ class Batch:
         }
 
 
-def load(*, pandas: bool = True) -> None:
-    """Warm up pyarrow: its first array imports pandas, if installed, which takes half as long as all else.
-
-    Without `pandas`, pyarrow works as where none is installed: `to_pandas` fails. So only a process of our own may ask
-    for that, before its first array.
-    """
-    if not pandas:
-        sys.meta_path.insert(0, _NoPandas)
-    try:
-        pa.array([])
-    finally:
-        if not pandas:
-            sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas(MetaPathFinder):
-    """While pyarrow looks for pandas, there is none."""
-
-    @staticmethod
-    def find_spec(fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(name=fullname)
+def load() -> None:
+    """Warm up pyarrow: its first array imports pandas, if installed, which takes half as long as all else."""
+    pa.array([])
 
 
 class _Objects:
@@ -274,24 +249,24 @@ class Flattener:
 
     def _batch(self) -> Batch:
         """Return the collected records as Arrow tables, and reset."""
-        seqs = np.array(self.seqs, np.int64)
+        seqs = pa.array(self.seqs, pa.int64())
         if self.shape is None:
             details = TABLES["student_details"]
             columns = list(zip(*self.payloads, strict=True)) or [(), (), ()]
             tables = {
                 details.name: pa.table([*columns, seqs], schema=schema(details)),
-                "observed": self._observed(np.array(columns[0], np.int64), seqs, _Objects(())),
+                "observed": self._observed(pa.array(columns[0], pa.int64()), seqs, _Objects(())),
             }
         else:
             records = _Objects(self.kept)
-            ids = np.array(records.at(self.shape.id_path), np.int64)
+            ids = pa.array(records.at(self.shape.id_path), pa.int64())
             tables = {table.name: _rows(table, records, ids, seqs) for table in self.tables}
             tables["observed"] = self._observed(ids, seqs, records)
         done = Batch(tables, self.rejects, records=self.records)
         self._empty()
         return done
 
-    def _observed(self, ids: Integers, seqs: Integers, records: _Objects) -> pa.Table:
+    def _observed(self, ids: pa.Array, seqs: pa.Array, records: _Objects) -> pa.Table:
         def rows(state: str, ids: Any, seqs: Any, table: str | None = None) -> pa.Table:
             sets, *rest = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (self.set_name, state, table))
             return pa.table([sets, pa.array(ids, pa.int64()), *rest, pa.array(seqs, pa.int64())], schema=OBSERVED)
@@ -300,31 +275,33 @@ class Flattener:
         tables = [rows("stated", ids, seqs), rows("rejected", rejected_ids, rejected_seqs)]
         for table in self.tables:
             if table.may_be_unstated:
-                unstated = ~_present(records.at([table.field]))
-                tables.append(rows("not_stated", ids[unstated], seqs[unstated], table.name))
+                unstated = pc.invert(_present(records.at([table.field])))
+                tables.append(rows("not_stated", ids.filter(unstated), seqs.filter(unstated), table.name))
         return pa.concat_tables(tables)
 
 
-def _rows(table: Table, records: _Objects, ids: Integers, seqs: Integers) -> pa.Table:
+def _rows(table: Table, records: _Objects, ids: pa.Array, seqs: pa.Array) -> pa.Table:
     """Return one table's rows from decoded records, whose `ids` and `seqs` are in the same order."""
     rows = records
     if table.is_list:
         lists = records.at([table.field])
-        counts = [len(entries) if entries else 0 for entries in lists]
+        ends = accumulate((len(entries) if entries else 0 for entries in lists), initial=0)
         rows = _Objects(list(chain.from_iterable(filter(None, lists))))
-        ids, seqs = np.repeat(ids, counts), np.repeat(seqs, counts)
+        nested = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.nulls(len(rows.objects)))
+        owners = pc.list_parent_indices(nested)
+        ids, seqs = ids.take(owners), seqs.take(owners)
     elif table.path:
         rows = records.inner(table.field)
         if not all(rows.objects):
             present = _present(rows.objects)
             rows = _Objects(list(filter(None, rows.objects)))
-            ids, seqs = ids[present], seqs[present]
+            ids, seqs = ids.filter(present), seqs.filter(present)
     inherited = table.parent_key if table.path else None
     arrays = [
-        _in_one_form(c, pa.array(ids if c.name == inherited else rows.at(c.path), _ARROW[c.type]))
+        ids if c.name == inherited else _in_one_form(c, pa.array(rows.at(c.path), _ARROW[c.type]))
         for c in table.columns
     ]
-    return pa.table([*arrays, pa.array(seqs)], schema=schema(table))
+    return pa.table([*arrays, seqs], schema=schema(table))
 
 
 def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
@@ -337,20 +314,19 @@ def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
         values = pc.utf8_trim_whitespace(values)
         return pc.if_else(pc.equal(values, ""), None, values)
     if column.type == "DOUBLE":
-        numbers = values.to_numpy(zero_copy_only=False)  # NULL becomes NaN, which no value is
-        with np.errstate(all="ignore"):
-            digits = DIGITS - 1 - np.floor(np.log10(np.abs(numbers)))
-            up, down = np.power(10.0, np.maximum(digits, 0)), np.power(10.0, np.maximum(-digits, 0))
-            rounded = np.rint(numbers * up / down) / up * down
-        return pa.array(np.where(np.isfinite(rounded), rounded, numbers), from_pandas=True)
+        digits = pc.subtract(DIGITS - 1.0, pc.floor(pc.log10(pc.abs(values))))
+        up, down = (pc.power(10.0, pc.max_element_wise(d, 0.0, skip_nulls=False)) for d in (digits, pc.negate(digits)))
+        whole = pc.round(pc.divide(pc.multiply(values, up), down), round_mode="half_to_even")
+        rounded = pc.multiply(pc.divide(whole, up), down)
+        return pc.if_else(pc.is_finite(rounded), rounded, values)  # the largest and smallest would become infinite
     if column.type == "DATE":
         return pc.if_else(pc.equal(values, NO_DATE), None, values)
     return values
 
 
-def _present(objects: Sequence[Any]) -> NDArray[np.bool_]:
+def _present(objects: Sequence[Any]) -> pa.BooleanArray:
     """Return a mask of the objects that are neither missing nor null."""
-    return np.array([o is not None for o in objects], np.bool_)
+    return pa.array([o is not None for o in objects], pa.bool_())
 
 
 def tree(set_name: str) -> Node:

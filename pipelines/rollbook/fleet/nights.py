@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,6 +58,7 @@ from rollbook.store.database import machine_errors
 from rollbook.store.fleet import FleetFile
 from rollbook.store.statements import statements
 from rollbook.util import files, machine, pages
+from rollbook.util.imports import light_process
 from rollbook.util.text import count_of, printable
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class _Worker:
         ours, theirs = Pipe()
         with theirs:
             number = theirs.fileno()
-            command = [sys.executable, "-P", "-m", "rollbook.fleet.worker", str(number)]  # -P: nothing of this folder
+            command = [*light_process("rollbook.fleet.worker"), str(number)]
             process = subprocess.Popen(command, env=environment, pass_fds=[number], process_group=0)  # noqa: S603
         return cls(process, ours)
 

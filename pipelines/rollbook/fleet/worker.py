@@ -1,4 +1,4 @@
-"""A worker of a fleet's run: `python -m rollbook.fleet.worker` does one task after the other, each for one institution.
+"""A worker of a fleet's run: a process that does one task after the other, each for one institution.
 
 Tasks come over a connection as JSON, each with the secrets of its institution alone, and results go back. The end of
 the connection is the end of the run, also of a run that was killed.
@@ -32,7 +32,6 @@ from rollbook.errors import (
     RollbookError,
     unexpected_error,
 )
-from rollbook.flatten import rows
 from rollbook.landing.manifest import Manifest
 from rollbook.night import finish, past
 from rollbook.night.past import always, within_hold
@@ -172,14 +171,13 @@ WorkerResult = NightOutcome | list[Finding]
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
-def main(descriptor: int) -> None:
-    """Do the tasks of a run, which come over the connection `descriptor`, until there are no more."""
+def main() -> None:
+    """Do the tasks of a run, which come over the connection that the command names, until there are no more."""
     with suppress(OSError):
         _OOM_SCORE.write_text("500")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     files.keep_private(None)
-    rows.load(pandas=False)
-    run = Connection(descriptor)
+    run = Connection(int(sys.argv[1]))
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     Thread(target=_receive, args=(run, tasks), daemon=True).start()
     try:
@@ -241,7 +239,3 @@ def _message(error: Exception) -> str:
     return unexpected_error(
         f"{type(error).__name__}{place}", "Other institutions are not affected; the next run retries this one"
     )
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

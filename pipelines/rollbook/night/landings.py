@@ -13,9 +13,9 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from rollbook.errors import ContractChangedError
+from rollbook.ingest import Flattened, LandingSession, stage
 from rollbook.landing.manifest import Manifest, TableCounts
 from rollbook.landing.raw import RawStore
-from rollbook.night.ingest import Flattened, LandingSession, stage
 from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
 from rollbook.source.fetch import Draft
 from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rollbook.errors import CheckError, ContractChangedError, HeldError, RollbookError
 from rollbook.flatten import rows
+from rollbook.ingest import Flattened
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from rollbook.night import policy
-from rollbook.night.ingest import Flattened
 from rollbook.night.landings import Composed, refused_since
 from rollbook.night.rollbook import Rollbook
 from rollbook.source.fetch import Draft, fetch

@@ -318,7 +318,7 @@ def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
         if any(c.name == STUDENT for c in r.columns)
     )
     rows = con.execute(f"SELECT DISTINCT id FROM ({' UNION ALL '.join(parts)}) WHERE id IS NOT NULL")
-    return [int(student) for student in rows.fetchnumpy()["id"]]
+    return [student for (student,) in rows.fetchall()]
 
 
 def _statement(relation: Relation) -> str:

@@ -340,12 +340,12 @@ class Warehouse:
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
         with self.reading() as con:
             try:
-                current = con.execute(f"SELECT {of.key} FROM {table}").fetchnumpy()[of.key].tolist()
+                current = {ident for (ident,) in con.execute(f"SELECT {of.key} FROM {table}").fetchall()}
             except (duckdb.CatalogException, duckdb.BinderException):  # the set was declared since the last publish
                 return {}
             columns = ", ".join((of.key, *of.names))
             query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
-            rows = con.execute(query, [list(set(current) - received)]).fetchall()
+            rows = con.execute(query, [list(current - received)]).fetchall()
         return {
             row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
             for row in rows

@@ -39,7 +39,7 @@ from typing import Any
 import msgspec
 
 from rollbook.errors import MachineError
-from rollbook.flatten.rows import Batch, Flattener, load
+from rollbook.flatten.rows import Batch, Flattener
 from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
 from rollbook.landing.erased import Gate
 from rollbook.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
@@ -47,6 +47,7 @@ from rollbook.landing.raw import RawStore
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS
 from rollbook.util import files
+from rollbook.util.imports import light_process
 from rollbook.util.machine import MB, NOTHING_LOST, bare_environment
 from rollbook.util.text import count_of
 
@@ -57,8 +58,6 @@ LARGE = 5_000
 # Bytes that may wait for the second process, which takes longer to start than many a walk.
 MAX_WAITING = 64 * MB
 STOP_WITHIN = 10.0  # seconds
-
-_MAIN = f"from {__name__} import main; main()"
 
 
 class StagedPart(msgspec.Struct, frozen=True):
@@ -234,7 +233,7 @@ class BodyWriterProcess:
         self._pipe, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],  # -P: no modules of the current folder
+                [*light_process(__name__), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=bare_environment(),
                 start_new_session=True,  # Ctrl-C goes to the first process, which ends this one
@@ -324,7 +323,6 @@ class BodyWriterProcess:
 def main() -> None:
     """Take bodies until the pipe closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    load(pandas=False)
     gc.disable()  # the millions of values never form cycles
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
         try:
