@@ -63,6 +63,7 @@ MUTATIONS = (
     Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store night"),
     Mutation("G5", "WHERE s.state = 'not_stated' AND NOT s.was_absent", "WHERE FALSE", "store night"),
     Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store night"),
+    Mutation("G7", "return work.result() if ahead == parts else None", "return work.result()", "night"),
     Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store night"),
     Mutation("G7", "SELECT s.id, MAX(s.ord) AS ord", "SELECT s.id, MIN(s.ord) AS ord", "store night"),
     Mutation("G7", "AND NOT was_absent)", ")", "store night"),

@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -130,6 +130,7 @@ class PartInProgress:
         self._records = 0
         self._rejects: list[Reject] = []
         self._values: Counter[str] = Counter()
+        self._finished: StagedPart | None = None
 
     def add(self, body: Landed) -> None:
         """Add a body."""
@@ -137,20 +138,21 @@ class PartInProgress:
             self._keep(batch)
 
     def finish(self) -> StagedPart:
-        """Stage the remaining rows and close the files."""
-        last = self._flattener.last()
-        self._keep(last)
-        self._staging.close()
-        folder = str(self._staging.folder)
-        return StagedPart(
-            self._set_name,
-            folder,
-            self._records,
-            tuple(self._rejects),
-            tuple(last.drift),
-            dict(self._values),
-            dict(last.oddities),
-        )
+        """Stage the remaining rows and close the files, unless that is done."""
+        if self._finished is None:
+            last = self._flattener.last()
+            self._keep(last)
+            self._staging.close()
+            self._finished = StagedPart(
+                self._set_name,
+                str(self._staging.folder),
+                self._records,
+                tuple(self._rejects),
+                tuple(last.drift),
+                dict(self._values),
+                dict(last.oddities),
+            )
+        return self._finished
 
     def close(self) -> None:
         """Close the files, ignoring I/O errors."""
@@ -200,6 +202,14 @@ class StagingBodyWriter:
     def seal(self) -> None:
         """Make the bodies durable. No more may be added."""
         self._bodies.seal()
+
+    def walked(self, landing: LandingFolder) -> list[StagedPart] | None:
+        """Return the parts of a landing whose walks are over, as `staged`; None if staging has failed."""
+        try:
+            return self.staged(landing)
+        except Exception as error:  # noqa: BLE001 - as in `add`
+            self._ended_by = error
+            return None
 
     def staged(self, landing: LandingFolder) -> list[StagedPart]:
         """Return the parts of a finished landing that count, in order. Raises the error that ended staging."""
@@ -266,6 +276,11 @@ class BodyWriterProcess:
     def seal(self) -> None:
         """Make the bodies durable. No more may be added."""
         self._ask("seal")
+
+    def walked(self, landing: LandingFolder) -> list[StagedPart] | None:
+        """Return the parts of a landing whose walks are over, as `staged`; None if staging has failed."""
+        parts: list[StagedPart] | None = self._ask("walked", landing)
+        return parts
 
     def staged(self, landing: LandingFolder) -> list[StagedPart]:
         """Return the parts of a finished landing that count, in order. Raises the error that ended staging."""
@@ -356,13 +371,15 @@ def start_process() -> BodyWriterProcess | None:
 class LandingSession:
     """Begins landings in `raw/`, and keeps the last landing's staged rows in `aside` until `clear`.
 
-    `staged` has them by the landing's day and number.
+    `staged` has them by the landing's day and number. `ahead`, if set, is given what a large landing's walks brought
+    while the vanished records are searched for.
     """
 
     def __init__(self, raw: RawStore, aside: Path) -> None:
         self.raw = raw
         self.aside = aside
         self.staged: dict[tuple[date, int], Flattened] = {}
+        self.ahead: Callable[[Manifest, Flattened], None] | None = None
         self._process: BodyWriterProcess | None = None
 
     @contextmanager
@@ -434,6 +451,14 @@ class StagingWriter:
                 self._writer.add(*body)
             self._held.clear()
         return self._writer
+
+    def walked(self, draft: Manifest) -> None:
+        """Give what the walks of a large landing brought to the session's `ahead`."""
+        if self._session.ahead is not None and isinstance(self._writer, BodyWriterProcess):
+            self._writer.flush()
+            landing = LandingFolder(self._partial, self._stamped(draft))
+            if (parts := self._writer.walked(landing)) is not None:
+                self._session.ahead(landing.manifest, Flattened(self.landing, tuple(parts)))
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield the bodies that would count if the landing were finished now with the manifest `draft`."""

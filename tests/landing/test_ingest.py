@@ -148,13 +148,37 @@ def test_bodies_are_landed_though_staging_fails(
 ) -> None:
     writer = session.begin(DAY)
     (tmp_path / "aside" / f"landing=1-{os.getpid()}" / "students-1").write_text("in the way")
+    session.ahead = Mock()
     with caplog.at_level(logging.WARNING):
-        done = writer.finish(messy(writer))
+        landing = messy(writer)
+        writer.walked(landing)
+        done = writer.finish(landing)
     assert session.take(done) is None
+    assert not session.ahead.called
     assert len(list(raw.open(done).pages())) == 10
     assert [r.getMessage() for r in caplog.records if "second process" not in r.getMessage()] == [
         "Staging during the fetch failed (FileExistsError); reading the landing again"
     ]
+
+
+def test_what_the_walks_of_a_large_landing_brought_is_given_ahead_of_the_searches(
+    raw: RawStore, session: LandingSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollbook.ingest.LARGE", 1)
+    given = []
+    session.ahead = lambda landing, walked: given.append((landing.bodies, rows(walked)["students students"]))
+    writer = session.begin(DAY)
+    add(writer, "students", "walk", 1, page(student(1)), walk=1)
+    walk = Walk(set="students", walks=1, counted=(1,), total_count=1, received=1)
+    writer.walked(manifest(landing=1, walks=(walk,)))
+    add(writer, "students", "search", 1, page(student(7)), sought=7)
+    found = Absence(set="students", id=7, answer="found_by_search", asked_by=("email",))
+    done = writer.finish(manifest(landing=1, walks=(walk,), absences=(found,)))
+    ((bodies, ahead),) = given
+    assert (bodies, [row["student_id"] for row in ahead]) == (1, [1])
+    staged = session.take(done)
+    assert staged is not None
+    assert [row["student_id"] for row in rows(staged)["students students"]] == [1, 7]
 
 
 def test_a_process_that_is_started_early_takes_the_landing_or_ends(

@@ -7,9 +7,12 @@ on landings.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from rollbook.errors import ContractChangedError
@@ -110,6 +113,10 @@ class Composed:
         return lake.commit(self.candidate, self.landings, self.parts, self.erasures, self.approved)
 
 
+# A composed day, and what it changes in the published tables.
+Evaluated = tuple[Candidate, tuple[TableCounts, ...]]
+
+
 class Composer:
     """Composes days in the build folder; `commit` moves a day into the lake."""
 
@@ -120,6 +127,26 @@ class Composer:
         self.session = LandingSession(raw, self._aside)
         self._day_aside = warehouse.build / "day"
         self._copy_aside = self._aside / "copy"
+        self._ahead: tuple[list[Part], Future[Evaluated]] | None = None
+
+    @contextmanager
+    def working_ahead(self) -> Iterator[None]:
+        """Within the block, compose and compare the day of a large landing while its vanished records are searched for.
+
+        The block waits for that work, which writes in the build folder.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
+            self.session.ahead = partial(self._begin, thread)
+            try:
+                yield
+            finally:
+                self.session.ahead = self._ahead = None
+
+    def _begin(self, thread: ThreadPoolExecutor, manifest: Manifest, flattened: Flattened) -> None:
+        if manifest.landing == 1:  # a later landing's day is of several
+            parts = self._parts([manifest], {manifest.landing: flattened})
+            folder = self._aside / "ahead"
+            self._ahead = parts, thread.submit(self._evaluate, manifest.snapshot_date, parts, folder)
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """Return a landing's staged rows and rejects: from the fetch, or read again from `raw/`."""
@@ -136,10 +163,23 @@ class Composer:
         `flattened` holds the rows of the landing to decide on.
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
+        evaluated = self._evaluated_ahead(parts) or self._evaluate(manifests[0].snapshot_date, parts, self._day_aside)
+        candidate, counts = evaluated
+        return _composed(manifests, parts, candidate), counts
+
+    def _evaluated_ahead(self, parts: list[Part]) -> Evaluated | None:
+        """What was composed and compared ahead; None without that, or if a search has changed the parts since."""
+        if self._ahead is None:
+            return None
+        (ahead, work), self._ahead = self._ahead, None
+        wait([work])
+        return work.result() if ahead == parts else None
+
+    def _evaluate(self, day: date, parts: list[Part], folder: Path) -> Evaluated:
+        candidate = self._compose(day, parts, folder)
         published = "published" if self.warehouse.published_file.is_file() else None
-        composed = self._compose(manifests, parts)
         with self.warehouse.reading() as con:
-            return composed, compare(con, composed.candidate, published, self.warehouse.lake.days())
+            return candidate, compare(con, candidate, published, self.warehouse.lake.days())
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
@@ -169,14 +209,12 @@ class Composer:
         for m in counted:
             self.raw.keep_rejects(m, flattened[m.landing].rejects)
         parts = self._parts(counted, flattened)
-        return self.commit(self._compose(counted, parts), lake)
+        candidate = self._compose(counted[0].snapshot_date, parts, self._day_aside)
+        return self.commit(_composed(counted, parts, candidate), lake)
 
-    def _compose(self, manifests: Sequence[Manifest], parts: list[Part]) -> Composed:
-        """Compose a day from the parts of the landings. The day reflects the erasures that all landings reflect."""
+    def _compose(self, day: date, parts: list[Part], folder: Path) -> Candidate:
         with self.warehouse.computing() as con:
-            candidate = compose(con, manifests[0].snapshot_date, parts, self._day_aside)
-        numbers = tuple(m.landing for m in manifests)
-        return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))
+            return compose(con, day, parts, folder)
 
     def changed_students(self, draft: Draft) -> list[int]:
         """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
@@ -184,8 +222,7 @@ class Composer:
             return sorted(draft.ids["students"])
         staged = stage("students", draft.bodies("students"), self._aside / "draft")
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
-        with self.warehouse.computing() as con:
-            candidate = compose(con, draft.manifest.snapshot_date, [part], self._day_aside)
+        candidate = self._compose(draft.manifest.snapshot_date, [part], self._day_aside)
         with self.warehouse.reading() as con:
             return changed_ids(con, candidate, "students", "published")
 
@@ -199,6 +236,12 @@ class Composer:
             proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
             parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
         return parts
+
+
+def _composed(manifests: Sequence[Manifest], parts: list[Part], candidate: Candidate) -> Composed:
+    """A day with its landings. It reflects the erasures that all of them reflect."""
+    numbers = tuple(m.landing for m in manifests)
+    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))
 
 
 def refused_since(manifest: Manifest, now: Flattened) -> str:

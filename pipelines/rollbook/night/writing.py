@@ -67,7 +67,11 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
     """
     with machine_errors(rollbook.warehouse.root):
         rollbook.warehouse.prepare()
-        with writer_lock(rollbook.warehouse.build, rollbook.clock()), reuse_instances(rollbook.warehouse.scratch):
+        with (
+            writer_lock(rollbook.warehouse.build, rollbook.clock()),
+            reuse_instances(rollbook.warehouse.scratch),
+            rollbook.composer.working_ahead(),
+        ):
             try:
                 blocked = _began(rollbook, unrecovered=unrecovered)
                 with _reported(rollbook):

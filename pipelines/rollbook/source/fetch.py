@@ -82,6 +82,9 @@ class Writer(Sink, Protocol):
     snapshot_date: date
     landing: int
 
+    def walked(self, draft: Manifest) -> None:
+        """Learn that the walks are over. Searches follow, which rarely change what the walks brought."""
+
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield the bodies of a set that would count if the landing were finished now with the manifest."""
 
@@ -132,7 +135,11 @@ def fetch(
             if reusable is not None:
                 job.writer.abandon()
                 return reusable
-            job.walk_sets(published, hidden or {})
+            job.walk_sets()
+            if choose_details is None:
+                job.writer.walked(job.manifest)
+            if published is not None:
+                job.search_vanished(published, hidden or {})
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
                 fetch_details(client, job.writer, choose_details(draft), progress)
@@ -183,6 +190,7 @@ class _Fetch:
         self.writer = writer
         self.progress = progress
         self.is_dated: bool | None = None  # unknown until the service states the date
+        self.walks: dict[str, Walked] = {}
         self.ids: dict[str, AbstractSet[int]] = {}
         self.manifest = Manifest(
             snapshot_date=writer.snapshot_date,
@@ -234,19 +242,20 @@ class _Fetch:
                 " on purpose, name that day with --date."
             )
 
-    def walk_sets(self, published: Published | None, hidden: Mapping[str, Mapping[int, date]]) -> None:
-        """Walk every set, then search for the published records that the proven walks no longer list.
+    def walk_sets(self) -> None:
+        """Walk every set."""
+        for name in WALKED:
+            self.walks[name] = walk(self.client, SETS[name], self.writer, self.settings.walks, self.progress)
+            self._note(Verified(self.walks[name]))
+
+    def search_vanished(self, published: Published, hidden: Mapping[str, Mapping[int, date]]) -> None:
+        """Search for the published records that the proven walks no longer list.
 
         `hidden` are the records of each set that only searches found on earlier nights, each since when.
         """
-        settings, walks = self.settings, dict[str, Walked]()
-        for name in WALKED:
-            walked = walk(self.client, SETS[name], self.writer, settings.walks, self.progress)
-            self._note(Verified(walked))
-            walks[name] = walked
-        began = time.monotonic()
-        for name, walked in walks.items():
-            if published is not None and walked.walk.proof is not None:
+        settings, began = self.settings, time.monotonic()
+        for name, walked in self.walks.items():
+            if walked.walk.proof is not None:
                 verified = verify_absence(
                     self.client,
                     walked,
