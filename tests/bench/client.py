@@ -10,9 +10,15 @@ import sys
 from datetime import date, timedelta
 from pathlib import Path
 
-from rollbook.assembly import assemble
-from rollbook.night import sync
-from rollbook.settings import load
+from rollbook.util.imports import light
+
+with light():  # as the command does
+    from rollbook.assembly import assemble
+    from rollbook.flatten import rows
+    from rollbook.night import sync
+    from rollbook.settings import load
+
+    rows.load()
 
 
 def main() -> None:
