@@ -36,7 +36,7 @@ from rollbook.errors import ArgumentError, SettingError
 from rollbook.export import EXPORTS, Format, check_target
 from rollbook.landing.records import MAX_ID
 from rollbook.privacy import access as log
-from rollbook.settings import ROOT, load
+from rollbook.settings import ROOT, Settings, load
 from rollbook.store.database import machine_errors
 from rollbook.store.fleet import FleetFile
 from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
@@ -229,11 +229,12 @@ def status(
     """
     from rollbook.operations.status import load_status
 
-    status = load_status(open_rollbook(demo=demo), home())
+    rollbook = open_rollbook(demo=demo)
+    status = load_status(rollbook, home())
     if as_json:
         print_json(status)
         return
-    for name, says in _lines(status):
+    for name, says in _lines(status, rollbook.settings):
         out.print(f"[bold]{name:<11}[/] {safe(says)}")
     if status.copy:
         out.print(f"[bold]{'copy':<11}[/] {safe(status.copy)}.")
@@ -253,14 +254,14 @@ def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
         yield "", last.reason
 
 
-def _lines(status: Status) -> Iterator[tuple[str, str]]:
+def _lines(status: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     from rollbook.operations.status import why_late
 
     last, good, days, expired = status.last_sync, status.last_good, status.history, status.expired
     if good is not None:
         yield "institution", f"{status.school_id} {status.school_name or ''}".strip()
     if last is None:
-        yield "last sync", "none yet: run `rollbook sync`"
+        yield "last sync", f"none yet: run `{settings.command('sync')}`"
     else:
         yield from _last_lines(last)
         if good is not None and good != last:
@@ -269,10 +270,10 @@ def _lines(status: Status) -> Iterator[tuple[str, str]]:
             yield (
                 "LACKING",
                 f"readers lack {count_of(lacking.count, 'landed day')} ({lacking.first} to {lacking.last}): the next"
-                " `rollbook sync` or `rollbook backfill` adds them again",
+                f" `{settings.command('sync')}` or `{settings.command('backfill')}` adds them again",
             )
         held = [hold.snapshot_date for hold in status.holds]
-        late = "" if status.is_fresh else f": it {why_late(status.due, held)}"
+        late = "" if status.is_fresh else f": it {why_late(status.due, held, settings)}"
         yield "fresh" if status.is_fresh else "LATE", f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}{late}"
     yield (
         "next run",

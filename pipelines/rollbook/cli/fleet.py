@@ -268,7 +268,7 @@ def _print_status(status: FleetStatus) -> None:
     shown = [s for s in status.institutions if len(status.institutions) <= LISTED or not s.is_fine]
     rows = []
     for s in shown:
-        last = s.last and (sum(s.last.received.values()), s.last.requests, s.last.seconds)
+        last = s.last and (sum(s.last.received.values()), s.last.requests, round(s.last.seconds, 1))
         rows.append((s.institution, s.shown, s.last and s.last.day, s.readers_see, *(last or ("", "", ""))))
     if shown:
         out.print(table("", ("institution", "", "day", "readers see", "records", "requests", "seconds"), rows))

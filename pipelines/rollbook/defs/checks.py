@@ -77,7 +77,7 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
     }
     # A held night is late, too, but waits for a person's decision, and HELD says so.
     is_late = late_by is not None and due.date() not in waiting
-    late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, ())}" if is_late else ""
+    late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, (), rollbook.settings)}" if is_late else ""
     findings |= {(FILE, IS_FRESH): late, (FILE, HELD): ", ".join(map(str, waiting))}
     findings[FILE, CONSISTENT] = "; ".join(chain.from_iterable((broken or {}).values()))
     newest = (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))

@@ -114,7 +114,7 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
         return
     if report.late_by is not None:
-        why = status.why_late(report.due, [hold.snapshot_date for hold in report.holds])
+        why = status.why_late(report.due, [hold.snapshot_date for hold in report.holds], rollbook.settings)
         yield Finding("warehouse", Level.WARNING, f"the night of {report.due:%Y-%m-%d %H:%M} {why}")
     if not report.problems:
         days, count = report.history, report.expired.count

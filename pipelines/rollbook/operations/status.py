@@ -225,11 +225,11 @@ def freshness(
     return due, (now - due).total_seconds() if is_late else None
 
 
-def why_late(due: datetime, holds: Iterable[date]) -> str:
+def why_late(due: datetime, holds: Iterable[date], settings: Settings) -> str:
     """Why the night that was `due` is late, and what to do, to follow the night's name: `holds` are the held days."""
     if due.date() in holds:
-        return "is held: see `rollbook held`, then approve it or ask the service's representative"
-    return "was not synced: run `rollbook sync`, and see what it says"
+        return f"is held: see `{settings.command('held')}`, then approve it or ask the service's representative"
+    return f"was not synced: run `{settings.command('sync')}`, and see what it says"
 
 
 @contextmanager

@@ -136,9 +136,9 @@ def fetch(
                 job.writer.abandon()
                 return reusable
             job.walk_sets()
-            if choose_details is None:
-                job.writer.walked(job.manifest)
             if published is not None:
+                if choose_details is None:
+                    job.writer.walked(job.manifest)
                 job.search_vanished(published, hidden or {})
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))

@@ -83,6 +83,13 @@ def test_the_option_only_must_name_somebody(registry: Path, typed: str) -> None:
     assert str(result.exception).startswith("--only is empty")
 
 
+@pytest.mark.usefixtures("registry")
+def test_an_institutions_status_names_the_commands_with_the_institution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.INSTITUTION, "ash")
+    result = CliRunner().invoke(app, ["status"])
+    assert "none yet: run `rollbook --institution ash sync`" in result.output
+
+
 def test_a_day_that_has_not_begun_is_refused_once_for_all(registry: Path) -> None:
     result = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
     assert str(result.exception) == "2999-01-01 has not begun anywhere: leave out --date to sync today"
