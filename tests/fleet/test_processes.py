@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
 from rollbook.fleet.worker import NightKind
+from rollbook.util.imports import light_process
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.servers import until
 from tests.support.warehouses.district import District, new_district
@@ -143,3 +145,20 @@ def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) ->
         assert not list(district.warehouse.glob("*/rollbook.duckdb"))
         again = subprocess.Popen([*COMMAND, "fleet", "sync"], env={**os.environ, **district.environment()})
         assert again.wait(100) == 0
+
+
+def test_a_worker_ends_with_its_run_though_the_signal_wakes_nobody() -> None:
+    ours, theirs = Pipe()
+    # As if the signal came just before the worker begins to wait for a task.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        command = [*light_process("rollbook.fleet.worker"), str(theirs.fileno())]
+        worker = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    with ours, theirs:
+        assert worker.poll() is None
+    try:
+        assert worker.wait(60) == 128 + signal.SIGTERM
+    finally:
+        worker.kill()

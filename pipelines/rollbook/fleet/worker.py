@@ -196,6 +196,8 @@ def _receive(run: Connection, tasks: queue.SimpleQueue[bytes]) -> None:
         while True:
             tasks.put(run.recv_bytes())
     os.kill(os.getpid(), signal.SIGTERM)
+    # Wakes the main thread, which a signal does not interrupt that comes just before it begins to wait for a task.
+    tasks.put(b"")
 
 
 def work(task: Sync | Backfill | Check) -> WorkerResult:
