@@ -255,7 +255,8 @@ def warehouse_path(*, demo: bool) -> Path:
 def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any) -> Rollbook:
     """A Rollbook with the current settings. `fetches` and `overrides` go to `settings.load`, whose errors it raises.
 
-    Imports the stages only here, to keep `rollbook --help` fast.
+    Imports the stages only here, to keep `rollbook --help` fast, and lightly: a command that imports more of a night
+    does so after this call.
     """
     with light():
         from rollbook.assembly import assemble

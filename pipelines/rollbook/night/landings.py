@@ -163,8 +163,8 @@ class Composer:
         `flattened` holds the rows of the landing to decide on.
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
-        evaluated = self._evaluated_ahead(parts) or self._evaluate(manifests[0].snapshot_date, parts, self._day_aside)
-        candidate, counts = evaluated
+        day = manifests[0].snapshot_date
+        candidate, counts = self._evaluated_ahead(parts) or self._evaluate(day, parts, self._day_aside)
         return _composed(manifests, parts, candidate), counts
 
     def _evaluated_ahead(self, parts: list[Part]) -> Evaluated | None:
