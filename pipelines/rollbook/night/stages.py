@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
@@ -105,7 +107,7 @@ def _fetch(
     rollbook.tell(lambda listener: numbers.extend(listener.landings(day)))
     rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
     session, walks = rollbook.composer.session, newest.walks if newest else ()
-    with session.expecting(max((walk.total_count for walk in walks), default=0)):
+    with session.expecting(max((walk.total_count for walk in walks), default=0)), _empty_file_made(rollbook):
         rows.load()  # now, not between the first answer and the publish
         return fetch(
             rollbook.settings,
@@ -123,6 +125,15 @@ def _fetch(
             clock=rollbook.clock,
             progress=rollbook.progress,
         )
+
+
+@contextmanager
+def _empty_file_made(rollbook: Rollbook) -> Iterator[None]:
+    """Before the first publish, let the block's time with the service also make the empty file that `merge` fills."""
+    with ThreadPoolExecutor(1, thread_name_prefix="empty-file") as thread:
+        if rollbook.recovery.published_file() is None:
+            thread.submit(catalog.prepared)  # an error comes again in `merge`
+        yield
 
 
 def nights_before(rollbook: Rollbook) -> NightsBefore:
