@@ -22,12 +22,13 @@ class Column:
 
     `source` is the dotted path inside the table's object (default: the column's own name). An `id` is a positive 64-bit
     integer, a `percent` is not negative (above 100 is extra credit), any other number is at most `records.MAX_NUMBER`
-    from zero. A record without a `required` value is refused; any other value that is not as declared is NULL. A column
-    that is not `tracked` is in current tables and snapshots, but never makes a version (G6). A `measure` moves with
-    every school day, so changes of a measure hold no night (G3); a measure that counts `up` has vanished where the
-    value is 0 or NULL, a measure that counts `down` only where the value is NULL. `personal` values name or describe a
-    person, and stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every text column
-    (`is_text`) declares whether the text is personal; numbers and dates are not.
+    from zero; a flag (`is_flag`) is 0 or 1, which services also write as false or true. A record without a `required`
+    value is refused; any other value that is not as declared is NULL. A column that is not `tracked` is in current
+    tables and snapshots, but never makes a version (G6). A `measure` moves with every school day, so changes of a
+    measure hold no night (G3); a measure that counts `up` has vanished where the value is 0 or NULL, a measure that
+    counts `down` only where the value is NULL. `personal` values name or describe a person, and stay out of logs,
+    previews, Dagster's metadata (G12) and the pseudonymous file. Every text column (`is_text`) declares whether the
+    text is personal; numbers and dates are not.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Column:
     source: str = ""
     id: bool = False
     percent: bool = False
+    is_flag: bool = False
     required: bool = False
     tracked: bool = True
     measure: Literal["", "up", "down"] = field(default="", repr=False)
@@ -45,6 +47,11 @@ class Column:
     def path(self) -> tuple[str, ...]:
         """The field names from the table's object to the value."""
         return tuple((self.source or self.name).split("."))
+
+    @property
+    def is_truth(self) -> bool:
+        """Whether the value says yes or no."""
+        return self.is_flag or self.type == "BOOLEAN"
 
     @property
     def is_text(self) -> bool:
@@ -211,7 +218,7 @@ TABLES: dict[str, Table] = {
                     personal=True,
                 ),
                 Column("registration_date", "DATE", "Day of registration."),
-                Column("is_registered", "BIGINT", "1 for every student the service returns."),
+                Column("is_registered", "BIGINT", "1 for every student the service returns.", is_flag=True),
             ),
         ),
         Table(
@@ -294,7 +301,7 @@ TABLES: dict[str, Table] = {
                 _CLASS_ID,
                 Column("class_title", "VARCHAR", "Class name.", required=True, personal=False),
                 Column("class_code", "VARCHAR", "Class code or section identifier.", personal=False),
-                Column("class_status", "BIGINT", "0 = inactive, 1 = active."),
+                Column("class_status", "BIGINT", "0 = inactive, 1 = active.", is_flag=True),
                 Column("class_room", "VARCHAR", "Room.", personal=False),
                 Column("class_dateadded", "DATE", "Day the class was added."),
                 Column("course_id", "BIGINT", "The course's id.", source="course.course_id", id=True),

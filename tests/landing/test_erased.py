@@ -48,6 +48,17 @@ def test_an_id_is_read_however_it_is_written(written: bytes) -> None:
     assert left == b'{"data":[{"id":70}]}'
 
 
+@pytest.mark.parametrize("data", [b'"data":[],', b'"data":{},', b'"data":null,', b""])
+def test_an_empty_page_in_any_form_is_left_as_it_is(data: bytes) -> None:
+    body = b'{"success":true,%s"pagination":{"total_count":0}}' % data
+    assert take_out(body, gone(2)) == (body, [], 0)
+
+
+def test_a_list_with_gaps_is_left_as_a_list() -> None:
+    left, taken, _ = take_out(b'{"data":{"0":{"id":1},"3":{"id":2},"4":{"id":3}}}', gone(2))
+    assert (left, taken) == (b'{"data":[{"id":1},{"id":3}]}', [2])
+
+
 def test_odd_records_are_left_as_unreadable_as_they_were() -> None:
     deep = b"[" * 2_000 + b"]" * 2_000
     body = b'{"data":[{"id":1,"name":"\\ud83d"},{"id":2},null,3,"x",{"id":4,"deep":%s}]}' % deep

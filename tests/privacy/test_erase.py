@@ -32,6 +32,7 @@ from tests.support.reading import writable
 from tests.support.records import student
 from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
+from tests.support.wire import faults
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 REASON = "asked for by the family, case 12"
@@ -243,6 +244,16 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
         pass
     assert_gone(house)
     assert others(house) | {"syncs": []} == before | {"syncs": []}  # one more sync than before
+
+
+def test_a_service_whose_lists_have_gaps_is_synced_after_an_erasure(erased: House) -> None:
+    for path in ("students", "classes"):
+        erased.service.on(faults.gapped(), path=path, search=None, times=None)
+    everyone = everybody(7)
+    done = erased.night(7, [everyone[0], *everyone[2:]])  # one whom no search finds
+    assert (done.manifest.proven, done.manifest.verdict) == (True, Verdict.SYNCED)
+    assert erased.query("SELECT COUNT(*) FROM students") == [(len(everyone) - 2,)]
+    assert_gone(erased)
 
 
 def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House) -> None:

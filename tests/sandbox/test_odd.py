@@ -16,6 +16,7 @@ from tests.support.warehouses.days import FIRST, KEY, rollbook
 
 SEEN = (
     *("a number in quotes", "a timestamp for a date", "an entry twice", "0000-00-00 for no date"),
+    *("an object with numbers for a list", "false for an object", "false or true for 0 or 1"),
     *("a blank text for no value", "[] for an object", "gzip of several members", "a page that JSON does not allow"),
 )
 

@@ -101,6 +101,12 @@ def test_an_empty_set_is_proven_by_its_stated_total(
     assert (walked.walk.proof is not None, walked.walk.walks, walked.ids) == (proven, 1, set())
 
 
+def test_pages_that_php_writes_as_lists_with_gaps_are_proven(client: Client, service: Service) -> None:
+    service.on(faults.gapped(), times=None)
+    walked = walk(client, STUDENTS, Kept())
+    assert (walked.walk.proof is not None, walked.walk.walks, len(walked.ids)) == (True, 1, 250)
+
+
 def test_a_204_proves_nothing_and_answers_no_search(client: Client, service: Service) -> None:
     service.on(lambda request, reply: Reply(status=204, body=b""), search=None, times=None)
     walked = walk(client, STUDENTS, Kept(), walks=2)

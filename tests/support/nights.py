@@ -37,7 +37,7 @@ SCHOOL = (41, "Made-up School", "made-up-school", "nightly")
 # A larger number is not a school's.
 MAX_NUMBER = 10**11
 # No date at all.
-NO_DATE = ("", "0000-00-00", "0001-01-01")
+NO_DATE = ("", "0000-00-00", "0001-01-01", "1970-01-01")
 # In stamina's test mode a request is tried so often at most, and nobody sleeps in between.
 TRIES = 6
 

@@ -3,8 +3,8 @@
 The declarations become types, which say what a record of a set must look like and decode a whole page at once. If a
 record does not fit, the page's records are read one by one, slowly (`values`): a value that can mean one thing only is
 read so, any other value is refused and NULL, with a reason (G9). Whichever way a page was read, the values get one
-form: texts in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, 0001-01-01 as no date
-(G6).
+form: texts in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, a zero such as
+1970-01-01 as no date (G6).
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
-from rollbook.flatten.values import Node, Read, json_type, normalise, shortened
+from rollbook.flatten.values import GAPPED, Node, Read, json_type, normalise, shortened
 from rollbook.landing.manifest import Drift, Landed, Reject
 from rollbook.landing.records import (
     MAX_DEPTH,
     UNREADABLE,
+    Records,
     decode_page,
     id_reader,
     is_too_deep,
     readable,
+    records_of,
 )
 from rollbook.tables import SETS, TABLES, Column, Table, of_set
 
@@ -45,8 +47,9 @@ BATCH_BYTES = 64 * 2**20
 DETAIL_BYTES = 4 * 2**20
 # Significant digits of a stored DOUBLE: services compute rates again each night, and the last digits differ.
 DIGITS = 9
-# How .NET writes a date that is not there.
-NO_DATE = date(1, 1, 1)
+# How services write a date that is not there: zero in .NET and Go, in SQL Server, and in Unix (the day before it, west
+# of Greenwich).
+NO_DATES = (date(1, 1, 1), date(1900, 1, 1), date(1969, 12, 31), date(1970, 1, 1))
 # Characters of a refused record that are stored with the reason. The whole record is in raw/.
 MAX_RECORD_TEXT = 2**16
 
@@ -320,7 +323,7 @@ def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
         rounded = pc.multiply(pc.divide(whole, up), down)
         return pc.if_else(pc.is_finite(rounded), rounded, values)  # the largest and smallest would become infinite
     if column.type == "DATE":
-        return pc.if_else(pc.equal(values, NO_DATE), None, values)
+        return pc.if_else(pc.is_in(values, pa.array(NO_DATES)), None, values)
     return values
 
 
@@ -356,7 +359,7 @@ class Shape:
         strict = self.tree.struct(set_name, strict=True)
         self.id_of = id_reader(self.id_path)
         self._page = msgspec.json.Decoder(_envelope(list[strict]))  # type: ignore[valid-type]
-        self._raw = msgspec.json.Decoder(_envelope(list[msgspec.Raw] | dict[str, msgspec.Raw] | None, None))
+        self._raw = msgspec.json.Decoder(_envelope(Records, None))
 
     def page(self, content: bytes) -> list[Any] | None:
         """Decode all records of a page; None if any record does not fit the declarations exactly."""
@@ -372,7 +375,10 @@ class Shape:
         text = readable(content, in_place=in_place)
         if oddities is not None and text != content:
             oddities["a page that JSON does not allow"] += 1
-        return decode_page(self._raw, text).data or []
+        data = decode_page(self._raw, text).data
+        if oddities is not None and isinstance(data, dict):
+            oddities[GAPPED] += 1
+        return records_of(data) or []
 
     def places(self, content: bytes) -> Iterator[tuple[int | None, slice]]:
         """Yield the id of each record of a page, and where the record is among the bytes as received."""

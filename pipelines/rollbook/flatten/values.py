@@ -1,9 +1,9 @@
 """Reads the values of one record as declared, where a service writes differently (G9).
 
-Values with only one possible meaning are read so, and counted as an oddity: `{}` as an empty list, `[]` as a missing
-object, a number in quotes, the date of a timestamp. Any other value that is not as declared is refused: the column is
-NULL, and the rest of the record counts. `rows` turns records into tables, and decides which records are refused as a
-whole.
+Values with only one possible meaning are read so, and counted as an oddity: `{}` as an empty list, `[]` or `false` as a
+missing object, a number in quotes, the date of a timestamp, 0 as no id. Any other value that is not as declared is
+refused: the column is NULL, and the rest of the record counts. `rows` turns records into tables, and decides which
+records are refused as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT, Id, as_integer, as_number
+from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT, Id, as_integer, as_number, values_of
 from rollbook.tables import Column
 
 _Number = TypeVar("_Number", int, float)
@@ -26,6 +26,8 @@ _Number = TypeVar("_Number", int, float)
 MAX_FIELD_NAME = 100
 # An object listed twice with different values: the last counts. A finding, not a refusal.
 CONFLICT = "listed twice, differently"
+# The oddity of an object that stands for a list.
+GAPPED = "an object with numbers for a list"
 
 # A required text is not blank.
 _REQUIRED_TEXT = Annotated[str, msgspec.Meta(max_length=MAX_TEXT, pattern=r"\S")]
@@ -41,7 +43,7 @@ _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
 # A date, alone or before a time of day.
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ]\d\d:\d\d.*)?", re.ASCII | re.DOTALL)
-# How MySQL writes a date that is not there. .NET's zero is a date to a decoder: `rows` stores NULL, too.
+# How MySQL writes a date that is not there. Other zeros are dates to a decoder: `rows` stores NULL, too.
 _NO_DATE = "0000-00-00"
 _TRUTH = {0: False, 1: True, "0": False, "1": True, "false": False, "true": True}
 
@@ -134,8 +136,8 @@ def _object(key: str, item: Any, node: Node, read: Read, path: str) -> dict[str,
     if isinstance(item, dict):
         normalise(item, node, read, f"{path}{key}.")
         return item
-    if item == []:
-        read.oddities["[] for an object"] += 1
+    if item == [] or item is False:  # PHP's answer where a query finds no row
+        read.oddities["[] for an object" if item == [] else "false for an object"] += 1
     elif item is not None:
         read.refused.append((node.table, key, "not an object"))
     return None
@@ -143,9 +145,9 @@ def _object(key: str, item: Any, node: Node, read: Read, path: str) -> dict[str,
 
 def _list(key: str, item: Any, node: Node, read: Read, path: str) -> list[dict[str, Any]] | None:
     """Return the list of a field, each object once; None, which is not stated, if it cannot be read."""
-    if item == {}:
-        read.oddities["{} for a list"] += 1
-        return []
+    if isinstance(item, dict) and (entries := values_of(item)) is not None:
+        read.oddities[GAPPED if item else "{} for a list"] += 1
+        item = entries
     if not isinstance(item, list):
         if item is not None:
             read.refused.append((node.table, key, "not a list"))
@@ -177,6 +179,9 @@ def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
         if column.type != "VARCHAR":
             oddities["a blank text for no value"] += 1
         return None
+    if item is False and not column.is_truth:
+        oddities["false for no value"] += 1
+        return None
     return _READERS[column.type](column, item, oddities)
 
 
@@ -188,8 +193,14 @@ def _number(value: _Number | None, item: Any, refusal: str, oddities: Counter[st
     return value
 
 
-def _integer(column: Column, item: Any, oddities: Counter[str]) -> int:
+def _integer(column: Column, item: Any, oddities: Counter[str]) -> int | None:
+    if column.is_truth and type(item) is bool:
+        oddities["false or true for 0 or 1"] += 1
+        return int(item)
     value = _number(as_integer(item), item, "not a whole number", oddities)
+    if column.id and not column.required and value == 0:
+        oddities["0 for no id"] += 1
+        return None
     if not (1 <= value <= MAX_ID if column.id else abs(value) <= MAX_NUMBER):
         raise _RefusedError("out of range")
     return value
@@ -205,6 +216,8 @@ def _double(column: Column, item: Any, oddities: Counter[str]) -> float:
 
 
 def _date(column: Column, item: Any, oddities: Counter[str]) -> date | None:  # noqa: ARG001 - a reader's signature
+    if isinstance(item, dict):  # PHP's DateTime, with its zone beside the date
+        item = item.get("date")
     match = _DATE.fullmatch(item.strip()) if isinstance(item, str) else None
     if match is None:
         raise _RefusedError("not a date")

@@ -42,7 +42,7 @@ from rollbook.landing.bodies import (
 )
 from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
-from rollbook.landing.records import UNREADABLE, decode_page, id_reader, readable
+from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, readable, records_of
 from rollbook.tables import OF_STUDENTS, SETS
 from rollbook.util import files, machine
 
@@ -52,7 +52,7 @@ STUDENTS = "students"
 NOBODY = 0
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
+_RECORDS: msgspec.json.Decoder[Records] = msgspec.json.Decoder(Records)
 _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
 _ID_OF = {name: id_reader(SETS[name].id_path) for name in OF_STUDENTS}
 
@@ -252,9 +252,9 @@ def take_out(content: bytes, erased: Matcher, set_name: str = STUDENTS) -> tuple
     """
     page = decode_page(_ENVELOPE, readable(content))
     left, taken, recognised = [], [], 0
-    if "data" not in page:
+    if (records := records_of(_RECORDS.decode(page.get("data", b"null")))) is None:
         raise msgspec.DecodeError("a page without records")
-    for raw in _RECORDS.decode(page["data"]):
+    for raw in records:
         record = bytes(raw)
         student = _ID_OF[set_name](record)
         if student is not None and student in erased:

@@ -9,9 +9,9 @@ returned. `source.envelope` checks pages, `flatten.rows` records.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -36,6 +36,10 @@ BOM = b"\xef\xbb\xbf"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+# The records of a page, each still as JSON: a list, or what PHP writes for a list.
+Records = list[msgspec.Raw] | dict[str, msgspec.Raw] | None
+
+T = TypeVar("T")
 
 _SURROGATE_HINT = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
@@ -100,6 +104,19 @@ def id_reader(path: Sequence[str]) -> Callable[[bytes], int | None]:
         return as_id(value)
 
     return read
+
+
+def values_of(gapped: Mapping[str, T]) -> list[T] | None:
+    """Return the values of an object that stands for a list; None for any other object.
+
+    PHP writes a list so once an entry was filtered out: {"0": …, "2": …}.
+    """
+    return list(gapped.values()) if all(map(str.isdecimal, gapped)) else None
+
+
+def records_of(data: Records) -> list[msgspec.Raw] | None:
+    """Return the records of a page as a list, which an empty page may lack; None for an object that is no list."""
+    return values_of(data or {}) if data is None or isinstance(data, dict) else data
 
 
 def decode_page(decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:

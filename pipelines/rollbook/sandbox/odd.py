@@ -33,6 +33,8 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
         {"classes": {}} if own.get("classes") == [] else {}
     ),  # PHP's empty map is an empty list, and the reverse
     lambda own: {"classes": [*own["classes"], own["classes"][-1]]} if own.get("classes") else {},
+    lambda own: {"classes": _with_gaps(own["classes"])} if own.get("classes") else {},
+    lambda own: {"is_registered": own["is_registered"] == 1},
     lambda own: {"summary": {n: str(v) if isinstance(v, (int, float)) else v for n, v in own["summary"].items()}},
     lambda own: {n: f"{own[n]}T00:00:00Z" for n in ("registration_date",) if own[n]},
     lambda own: {n: f"{own[n]} 08:15:00" for n in ("registration_date",) if own[n]},
@@ -40,9 +42,11 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
     lambda own: {
         "summary": {n: v * (1 + 1e-15) if n.endswith("_rate") and v else v for n, v in own["summary"].items()}
     },
-    *(lambda _: {},) * 16,
+    *(lambda _: {},) * 14,
 )
-_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY = 9, 4, 3  # requests
+# How services write a date that is not there.
+_NO_DATES = ("0000-00-00", "", "1970-01-01", False)
+_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY, _GAPPED_EVERY = 9, 4, 3, 5  # requests
 
 
 class Odd:
@@ -65,7 +69,8 @@ class Odd:
         if reply.status != 200 or request.path not in ("students", "classes"):
             return reply
         write = student if request.path == "students" else school_class
-        payload = reply.payload | {"data": [write(each) for each in reply.payload["data"]]}
+        data = [write(each) for each in reply.payload["data"]]
+        payload = reply.payload | {"data": _with_gaps(data) if number % _GAPPED_EVERY == 0 else data}
         content = json.dumps(payload, ensure_ascii=False).encode()  # writes NaN as PHP and Python do
         headers = dict(reply.headers)
         if number % _MARKED_EVERY == 0:
@@ -84,9 +89,9 @@ def student(record: Record) -> Record:
         odd["summary"] = odd["summary"] | {"average_score": float("nan")}
     tracking = odd.get("activity_tracking")
     if tracking is None:
-        odd["activity_tracking"] = []
+        odd["activity_tracking"] = [] if record["id"] % 2 else False
     elif not tracking["has_ever_logged_in"]:
-        never = "0000-00-00" if record["id"] % 2 else ""
+        never = _NO_DATES[record["id"] % len(_NO_DATES)]
         odd["activity_tracking"] = tracking | {"first_login_date": never, "last_activity_date": never}
     return odd
 
@@ -99,5 +104,11 @@ def school_class(record: Record) -> Record:
         odd["assignment_activity"] = activity | {"first_assignment_date": "", "last_assignment_date": "0000-00-00"}
     if record["class_id"] % 7 == 0:
         odd["student_count"] = str(record["student_count"])
+        odd["class_status"] = record["class_status"] == 1
         odd["class_dateadded"] = f"{record['class_dateadded']} 00:00:00"
     return odd
+
+
+def _with_gaps(entries: list[Record]) -> dict[str, Record]:
+    """Write a list as PHP does once entries were filtered out."""
+    return {str(2 * number): entry for number, entry in enumerate(entries)}

@@ -23,6 +23,7 @@ from rollbook.landing.records import (
     REPLACEMENT,
     UNREADABLE,
     Id,
+    Records,
     as_id,
     as_integer,
     decode_page,
@@ -30,6 +31,7 @@ from rollbook.landing.records import (
     is_too_deep,
     make_readable,
     readable,
+    records_of,
     replace_lone_surrogates,
 )
 from rollbook.tables import Set
@@ -127,7 +129,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
     """Return the reader of one set's pages. Contract: "Response envelope (success)", "Pagination object"."""
     id_of, id_in = id_reader(set_.id_path), attrgetter(set_.id_field)
     fast = msgspec.json.Decoder(_envelope(list[_only_id(set_.id_path)]))  # type: ignore[misc]
-    slow = msgspec.json.Decoder(_envelope(list[msgspec.Raw] | dict[str, msgspec.Raw] | None, None))
+    slow = msgspec.json.Decoder(_envelope(Records, None))
 
     def read(content: bytes) -> Page:
         try:
@@ -136,11 +138,10 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
         except UNREADABLE:
             page = _decode(partial(decode_page, slow), readable(content))
             # An empty set may come without a list; only its total says that the set is empty.
-            if not page.data and page.pagination.total_count == 0:
-                page.data = []
-            if not isinstance(page.data, list):
+            stands_for_list = page.data or page.data == [] or page.pagination.total_count == 0
+            if not stands_for_list or (records := records_of(page.data)) is None:
                 raise msgspec.ValidationError("data is not a list") from None
-            ids = [id_of(bytes(raw)) for raw in page.data]
+            ids = [id_of(bytes(raw)) for raw in records]
         if not page.success:
             raise msgspec.ValidationError("success is not true")
         stated = structs.asdict(page.pagination)

@@ -160,6 +160,16 @@ def records(change: Callable[[list[Any]], list[Any]]) -> Bend:
     return _page(lambda pagination, data: change(data))
 
 
+def gapped() -> Bend:
+    """A page as PHP writes it once records were filtered out: a list with gaps, or null for none."""
+
+    def bend(request: Asked, reply: Reply) -> Reply:
+        data = {str(2 * n): record for n, record in enumerate(reply.payload["data"])}
+        return _with(reply, payload=reply.payload | {"data": data or None})
+
+    return bend
+
+
 def empty() -> Bend:
     """No records."""
     return records(lambda data: [])
