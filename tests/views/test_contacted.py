@@ -6,6 +6,7 @@ import stat
 from datetime import date, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from rollbook.errors import SettingError
@@ -53,7 +54,9 @@ def test_a_student_rests_from_the_day_on_and_is_back_on_the_last(tmp_path: Path)
     editable.contact(tmp_path, 7, ON, UNTIL)
     editable.contact(tmp_path, 8, ON + timedelta(days=1), UNTIL)
     days = (ON - timedelta(days=1), ON, UNTIL - timedelta(days=1), UNTIL)
-    assert [sorted(editable.resting(tmp_path, day)) for day in days] == [[], [7], [7, 8], []]
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE student_identities (student_id BIGINT, first_day DATE, is_reused BOOLEAN)")
+        assert [sorted(editable.resting(tmp_path, day, con)) for day in days] == [[], [7], [7, 8], []]
     editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7))
     assert editable.read_contacted(tmp_path) == (
         Contacted(8, ON + timedelta(days=1), UNTIL),

@@ -13,7 +13,9 @@ from starlette.datastructures import QueryParams
 from rollbook.explore import pages
 from rollbook.explore.book import Book
 from rollbook.privacy.subject import gather, write
+from rollbook.views import editable
 from tests.support.nights import House, new_house, night
+from tests.support.reading import opened
 from tests.support.records import Record, Records, student, students, within
 
 FINDINGS = "SELECT kind, how_many, since, description FROM data_quality WHERE kind IN ('id_reused', 'same_person')"
@@ -88,6 +90,19 @@ def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None
         assert len(held[name]) == 1, name
     assert [row[2] for row in held["history.students"]] == ["Someone Else"]
     assert {row[0] for row in held["main.watch_daily"]} <= {night(3)}
+
+
+def test_who_had_the_id_before_was_spoken_to_and_the_next_person_was_not(house: House) -> None:
+    until = night(9)
+    for student_id, on in ((5, night(1)), (6, night(3)), (7, night(1))):
+        editable.contact(house.warehouse, student_id, on, until)
+    with opened(house.published) as con:
+        assert editable.resting(house.warehouse, night(3), con) == {6: until, 7: until}
+    rows = {
+        student_id: [s.rows for s in gather(house.warehouse, student_id).sections if s.name == "private.contacted"]
+        for student_id in (5, 6)
+    }
+    assert rows == {5: [[]], 6: [[(night(3), until)]]}
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ class Book:
         """Make the relation `resting`: who was spoken to, and rests on a day until another; returns that. Raises
         SettingError for a malformed contacted.csv.
         """
-        resting = editable.resting(self.warehouse, day)
+        resting = editable.resting(self.warehouse, day, self.con)
         rows = ", ".join(f"({student}, DATE '{until}')" for student, until in resting.items())
         made = f"FROM (VALUES {rows or '(NULL::BIGINT, NULL::DATE)'}) AS r (student_id, until)"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE resting AS {made}")

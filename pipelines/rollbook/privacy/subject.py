@@ -237,7 +237,7 @@ def _reused_since(root: Path, student: int) -> date | None:
 
 
 # The last of the days on which a row holds, or the day after; and the day that a row is about.
-_LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date")
+_LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date", "on")
 # Besides changes, two views compare a day or week with the last.
 _COMPARING = ("main.watch_daily", "main.student_weekly")
 
@@ -252,7 +252,7 @@ def _since(section: Section, since: date) -> Section:
     dated = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
     if dated is None:
         return section
-    is_told_later = dated in _ENDS or section.part == WORDS or section.name in _COMPARING
+    is_told_later = dated in _ENDS or (section.part == WORDS and dated != "on") or section.name in _COMPARING
     first, place = since + timedelta(days=is_told_later), names.index(dated)
     return replace(section, rows=[row for row in section.rows if row[place] is None or row[place] >= first])
 

@@ -208,12 +208,14 @@ def read_contacted(root: Path) -> tuple[Contacted, ...]:
     return tuple(contacted)
 
 
-def resting(root: Path, day: date) -> dict[int, date]:
-    """Return the students who were spoken to and rest on a day, each with the day on which that ends. Raises
-    SettingError.
+def resting(root: Path, day: date, con: duckdb.DuckDBPyConnection) -> dict[int, date]:
+    """Return the students who were spoken to and rest on a day, each with the day on which that ends; nobody who was
+    given the id later, by the open file. Raises SettingError.
     """
     rest = sorted((c for c in read_contacted(root) if c.on <= day < c.until), key=lambda c: c.until)
-    return {each.student_id: each.until for each in rest}
+    given = "SELECT student_id, MAX(first_day) FROM main.student_identities WHERE is_reused GROUP BY student_id"
+    since = dict(con.execute(given).fetchall()) if rest else {}
+    return {each.student_id: each.until for each in rest if each.on >= since.get(each.student_id, each.on)}
 
 
 def contact(root: Path, student: int, on: date, until: date | None) -> None:

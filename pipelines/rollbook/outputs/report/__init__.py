@@ -55,7 +55,8 @@ class MorningPage(Listener):
         with connect(rollbook.warehouse.published_file, scratch=rollbook.warehouse.scratch, read_only=True) as con:
             names, remarks, resting = rollbook.settings.report_names, [each.remark() for each in rollbook.listeners], {}
             try:
-                resting = editable.resting(rollbook.warehouse.root, at.astimezone(rollbook.settings.zone).date())
+                today = at.astimezone(rollbook.settings.zone).date()
+                resting = editable.resting(rollbook.warehouse.root, today, con)
             except SettingError as error:  # it hides nobody, and the page says so
                 remarks.append(error.message)
             page = make(
