@@ -106,7 +106,8 @@ def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
         page("[]", page=True),
         page("{}"),
         page("null"),
-        page("[]").replace(b"true", b'"true"', 1),
+        page('{"x": {"id": 1}}'),
+        page("[]").replace(b"true", b'"yes"', 1),
         page("[]").replace(b"true", b"false", 1),
         page("[]")[:-1],
         page("[]") + b"x",
@@ -122,6 +123,7 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
     [
         page("[]", total_count="103", page="2", limit="100", total_pages="2", has_next=0, has_prev="1"),
         b"\xef\xbb\xbf" + page("[]"),
+        page("[]").replace(b'"success": true', b'"success": "1"'),
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),
     ],
 )
@@ -135,6 +137,8 @@ def test_a_page_with_one_possible_reading_is_read_so(body: bytes) -> None:
 def test_the_auth_check_states_the_keys_owner_and_the_time() -> None:
     there = datetime(2026, 11, 20, 2, 15)  # noqa: DTZ001 - the contract gives no zone
     assert institution(auth()) == KeyOwner(41, "Made-up School", there)
+    for written in ("2026-11-20T02:15:00Z", "2026-11-20T02:15:00.000+02:00", "2026-11-20 02:15"):
+        assert institution(auth(timestamp=written)) == KeyOwner(41, "Made-up School", there)
 
 
 @pytest.mark.parametrize("name", [None, 7, True, [], {}, "N" * 100_000])
@@ -151,12 +155,13 @@ def test_a_name_that_is_not_a_text_is_left_out(name: Any) -> None:
         auth(school={"id": 41.5}),
         auth(school={"id": "forty-one"}),
         auth(school=None),
-        auth(timestamp="2026-11-20T02:15:00Z"),
+        auth(timestamp="20/11/2026 02:15"),
         auth(timestamp="2026-13-20 02:15:00"),
         auth(timestamp=None),
         auth(authenticated=False),
         auth(school=[41]),
-        json.dumps(AUTH | {"success": False}).encode(),
+        auth(authenticated=0),
+        *(json.dumps(dict(AUTH, success=no)).encode() for no in (False, 0, "false", None, "no")),
         b'{"success": true}',
         b"not json",
     ],
@@ -173,7 +178,9 @@ def test_an_auth_answer_that_leaves_one_of_them_open_is_refused(body: bytes) -> 
         (b'{"error": true, "message": "m", "status_code": 503, "error_code": "BUSY"}', 503),
         (b'{"error": true, "status_code": "401", "error_code": "AUTH_REQUIRED"}', 401),
         (b'{"error": true, "message": 5, "status_code": "403", "error_code": null}', 0),
-        (b'{"error": "true"}', None),
+        (b'{"success": 0}', 0),
+        (b'{"error": "true", "status_code": 503}', 503),
+        (b'{"error": "perhaps"}', None),
         (b'{"success": true}', None),
         (b"[]", None),
         (b"<html>", None),

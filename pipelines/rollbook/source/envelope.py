@@ -38,11 +38,14 @@ from rollbook.tables import Set
 
 # The position in msgspec's messages, the only part of them that is kept.
 _POSITION = re.compile(r" \(byte \d+\)")
-TIMESTAMP = "%Y-%m-%d %H:%M:%S"
-
 
 # How services write a truth value, besides true and false.
 _TRUTH: dict[object, bool] = {1: True, 0: False, "1": True, "0": False, "true": True, "false": False}
+
+
+def as_truth(value: object) -> bool | None:
+    """Return a truth value, also as a number or a text; None for anything else."""
+    return _TRUTH.get(value) if isinstance(value, int | float | str) else None
 
 
 class Pagination(msgspec.Struct):
@@ -58,8 +61,7 @@ class Pagination(msgspec.Struct):
     def __post_init__(self) -> None:
         """Turn integral floats and numbers in quotes into integers. Raises ValueError for what is not a count."""
         for name in ("has_next", "has_prev"):
-            value = getattr(self, name)
-            setattr(self, name, _TRUTH.get(value) if isinstance(value, int | float | str) else None)
+            setattr(self, name, as_truth(getattr(self, name)))
         for name, least in (("page", 1), ("limit", 1), ("total_count", 0), ("total_pages", 0)):
             value = as_integer(getattr(self, name))
             if value is None or not least <= value <= MAX_ID:
@@ -108,7 +110,7 @@ class _Auth(msgspec.Struct):
 
 
 class _AuthEnvelope(msgspec.Struct):
-    success: bool
+    success: Any
     data: _Auth
 
 
@@ -121,7 +123,7 @@ class _Refusal(msgspec.Struct):
     @property
     def is_error(self) -> bool:
         """Whether this is an error body."""
-        return self.success is False or self.error is True
+        return as_truth(self.success) is False or as_truth(self.error) is True
 
 
 @cache
@@ -142,7 +144,7 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             if not stands_for_list or (records := records_of(page.data)) is None:
                 raise msgspec.ValidationError("data is not a list") from None
             ids = [id_of(bytes(raw)) for raw in records]
-        if not page.success:
+        if not as_truth(page.success):
             raise msgspec.ValidationError("success is not true")
         stated = structs.asdict(page.pagination)
         return Page(number=stated.pop("page"), ids=ids, **stated)
@@ -151,19 +153,19 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
 
 
 def institution(content: bytes) -> KeyOwner:
-    """Read the auth check's answer: the id, the time, and the name if there is a usable one.
+    """Read the auth check's answer: the id, the time (also as ISO 8601), and the name if there is a usable one.
 
     By the contract `authenticated` is always true on success, so only an explicit false counts as a refusal. Contract:
     "Institution (auth check result)".
     """
     auth = _decode(_auth.decode, make_readable(content))
     school_id = as_id(auth.data.school.id)
-    if not auth.success or auth.data.authenticated is False:
+    if not as_truth(auth.success) or as_truth(auth.data.authenticated) is False:
         raise msgspec.ValidationError("success or authenticated is false")
     if school_id is None:
         raise msgspec.ValidationError("school.id is not an id")
     try:
-        timestamp = datetime.strptime(auth.data.timestamp, TIMESTAMP)  # noqa: DTZ007 - the contract gives no zone
+        timestamp = datetime.fromisoformat(auth.data.timestamp).replace(tzinfo=None)  # the contract gives no zone
     except ValueError:
         raise msgspec.ValidationError("timestamp is not a time") from None
     name = auth.data.school.name
@@ -209,7 +211,7 @@ def _only_id(path: Sequence[str]) -> Any:
 
 def _envelope(data: Any, *default: None) -> Any:
     return msgspec.defstruct(
-        "Envelope", [("success", bool), ("pagination", Pagination), ("data", data, *default)], gc=False
+        "Envelope", [("success", Any), ("pagination", Pagination), ("data", data, *default)], gc=False
     )
 
 
