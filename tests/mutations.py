@@ -37,7 +37,7 @@ MUTATIONS = (
     Mutation("G1", "count < page.limit and pages < self.end,", "False,", "source night"),
     Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source night"),
     Mutation("G1", "        if self.unreadable:", "        if False:", "source night"),
-    Mutation("G2", 'answer="removed" if clean else "unclear"', 'answer="removed"', "source night"),
+    Mutation("G2", 'answer="removed" if is_clean else "unclear"', 'answer="removed"', "source night"),
     Mutation("G2", "if not value or not value.strip():", "if False:", "source night"),
     Mutation("G2", "if len(vanished) > most:", "if False:", "source night"),
     Mutation(

@@ -77,6 +77,16 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
     assert house.tables() == expected.tables()
 
 
+def test_who_left_is_removed_where_an_empty_search_is_answered_404(house: House) -> None:
+    expected = first_night(house, students(60))
+    house.service.on(faults.no_match(404), path="students", search=True, times=None)
+    done = house.night(2, students(58))
+    assert (done.manifest.proven, {a.answer for a in done.manifest.absences}) == (True, {"removed"})
+    assert house.tables() == expected.night(2, students(58), house.service.classes).tables()
+    past.rebuild(house.rollbook())
+    assert house.tables() == expected.tables()
+
+
 def test_an_email_in_another_unicode_form_is_found_by_search(house: House) -> None:
     # The warehouse stores the composed letter; the service compares bytes and holds the decomposed letter.
     zoe = student(7, email="zoe\u0301@school.example", reference_id=None)

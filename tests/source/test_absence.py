@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date
@@ -56,6 +56,7 @@ def searches(service: Service, path: str = "students") -> list[str | None]:
 
 
 NAMES = (("reference_id", "R-7"), ("email", "pupil.7@school.example"))
+NAMES_OF_21 = ("R-21", "pupil.21@school.example")
 
 
 # --- one record ------------------------------------------------------------------------------------------------------
@@ -123,6 +124,25 @@ def test_a_record_without_a_name_is_unclear_and_never_searched_empty(client_of: 
             set="students", id=7, answer="unclear", asked_by=()
         )
         assert service.requests == []
+
+
+@pytest.mark.parametrize("code", [404, 204])
+def test_a_status_instead_of_an_empty_result_is_clean_where_the_search_works(client_of: MakeClient, code: int) -> None:
+    with Service(students(9)) as service:
+        service.on(faults.no_match(code), search=True, times=None)
+        check = verified(client_of(service), Current([*students(9), *students(2, first=20)], []), *range(1, 10))
+        asked = searches(service)
+    assert [(a.id, a.answer) for a in check[0]] == [(20, "removed"), (21, "removed")]
+    assert asked == ["R-20", "R-1", "pupil.20@school.example", "pupil.1@school.example", *NAMES_OF_21]
+
+
+@pytest.mark.parametrize("code", [404, 204])
+@pytest.mark.parametrize("listed", [range(1, 10), range(30, 40), ()], ids=["known", "all new", "none"])
+def test_a_status_for_every_search_says_nothing(client_of: MakeClient, code: int, listed: Iterable[int]) -> None:
+    with Service(students(9)) as service:
+        service.on(faults.no_answer(code), search=True, times=None)
+        check = verified(client_of(service), Current([*students(9), student(20)], []), *listed)
+    assert {a.answer for a in check[0]} == {"unclear"}
 
 
 # --- a whole set -----------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_a_204_proves_nothing_and_answers_no_search(client: Client, service: Ser
     walked = walk(client, STUDENTS, Kept(), walks=2)
     assert (walked.walk.proof, walked.walk.walks, walked.walk.total_count, walked.ids) == (None, 2, 0, set())
     assert walked.walk.spoiled == ("walk 1, page 1 of 1 was refused (204)", "walk 2, page 1 of 1 was refused (204)")
-    assert search(client, STUDENTS, "R-1", 1, Kept(), walks=2) == "unclear"
+    assert search(client, STUDENTS, "R-1", 1, Kept(), walks=2) == "no match"
 
 
 # --- spoiled ---------------------------------------------------------------------------------------------------------

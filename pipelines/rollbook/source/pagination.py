@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cache
 from typing import Literal, Protocol
 
 from msgspec import structs
@@ -42,6 +43,9 @@ MAX_HIDDEN = 3
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
 NO_CONTENT = 204
+# How services answer a search that nothing matches, where they send no empty list; the contract does not say. Believed
+# only where a search by the same name finds a record that was listed: else the searches themselves may be broken.
+NO_MATCH = frozenset({NO_CONTENT, 404})
 
 
 class Sink(Protocol):
@@ -193,14 +197,19 @@ def walk(
 
 def search(
     client: Client, set_: Set, value: str, sought: int, sink: Sink, walks: int = 3
-) -> Literal["found", "not found", "unclear"]:
+) -> Literal["found", "not found", "no match", "unclear"]:
     """Search a set by one name, for the record with the id `sought`.
 
     Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
-    of a walk; else, after `walks` tries, "unclear". Raises the client's errors.
+    of a walk; "no match" for a status in NO_MATCH; else, after `walks` tries, "unclear". Raises the client's errors.
     """
     for number in range(1, walks + 1):
-        check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
+        try:
+            check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
+        except RefusedError as error:
+            if error.status not in NO_MATCH:
+                raise
+            return "no match"
         if sought in check.ids:
             return "found"
         if check.proof() is not None:
@@ -227,7 +236,8 @@ def _read(
         except KeyRefusedError:
             raise
         except RefusedError as error:
-            if error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
+            is_empty = error.status == NO_CONTENT and (page > 1 or value is None)
+            if not is_empty and (page == 1 or error.status not in PAST_THE_END):
                 raise
             check.add_end(f"page {page} of {check.end} was refused ({error.status})")
             continue
@@ -354,9 +364,19 @@ def _ask(
     if len(vanished) > most:
         log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
         return len(vanished)
+
+    @cache
+    def finds_listed(field: str) -> bool:
+        """Whether a search by this name finds the listed record with the lowest id, if that is published."""
+        listed = min(received, default=0)
+        names = dict(published.vanished(set_.name, received - {listed}).get(listed, ()))
+        return field in names and search(client, set_, names[field], listed, sink, walks) == "found"
+
     for sought, names in sorted(vanished.items()):
         if sought not in absences:
-            absences[sought] = search_by_names(client, set_, sought, names, sink, walks=walks)
+            absences[sought] = search_by_names(
+                client, set_, sought, names, sink, walks=walks, finds_listed=finds_listed
+            )
             if absences[sought].answer == "unclear":
                 break
     return 0
@@ -370,28 +390,37 @@ def _is_unclear(absences: Mapping[int, Absence]) -> bool:
     return any(absence.answer == "unclear" for absence in absences.values())
 
 
-def search_by_names(client: Client, set_: Set, sought: int, names: Names, sink: Sink, *, walks: int) -> Absence:
+def search_by_names(
+    client: Client,
+    set_: Set,
+    sought: int,
+    names: Names,
+    sink: Sink,
+    *,
+    walks: int,
+    finds_listed: Callable[[str], bool] = lambda _: False,
+) -> Absence:
     """Search for one record by each name until the record is found.
 
     The answer is `removed` if all searches by at least one name ended cleanly without finding the record, else
-    `unclear`.
+    `unclear`. A status in NO_MATCH is clean where the search by that name `finds_listed` records.
     """
     searched: list[str] = []
-    answers: set[str] = set()
+    is_clean = False
     for field, value in names:
         if not value or not value.strip():
             continue  # an empty search does not filter, but lists every record
         searched.append(field)
+        answers = set[str]()
         try:
             # The stored value is composed (NFC); a service that compares bytes finds the value only in the stored form.
-            forms = dict.fromkeys((value, unicodedata.normalize("NFD", value)))
-            results = (search(client, set_, form, sought, sink, walks) for form in forms)
-            answers.add(next((answer for answer in results if answer != "not found"), "not found"))
+            for form in dict.fromkeys((value, unicodedata.normalize("NFD", value))):
+                answers.add(search(client, set_, form, sought, sink, walks))
+                if "found" in answers:
+                    return Absence(set=set_.name, id=sought, answer="found_by_search", asked_by=tuple(searched))
+            is_clean |= "unclear" not in answers and ("no match" not in answers or finds_listed(field))
         except KeyRefusedError:
             raise
         except ServiceError as error:
             log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
-        if "found" in answers:
-            return Absence(set=set_.name, id=sought, answer="found_by_search", asked_by=tuple(searched))
-    clean = "not found" in answers
-    return Absence(set=set_.name, id=sought, answer="removed" if clean else "unclear", asked_by=tuple(searched))
+    return Absence(set=set_.name, id=sought, answer="removed" if is_clean else "unclear", asked_by=tuple(searched))

@@ -170,6 +170,16 @@ def gapped() -> Bend:
     return bend
 
 
+def no_match(code: int) -> Bend:
+    """A status instead of a result without records."""
+    return lambda request, reply: reply if reply.payload["data"] else no_answer(code)(request, reply)
+
+
+def no_answer(code: int) -> Bend:
+    """A 204, which has no body, or another status with the contract's error body."""
+    return (lambda request, reply: Reply(status=204, body=b"")) if code == 204 else refused(code, "NOT_FOUND", "None")
+
+
 def empty() -> Bend:
     """No records."""
     return records(lambda data: [])
