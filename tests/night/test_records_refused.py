@@ -126,7 +126,7 @@ def test_one_bad_value_costs_one_value_alone(house: House) -> None:
     odd = student(
         5,
         name="Pupil Renamed",
-        registration_date="01.09.2025",
+        registration_date="01/09/2025",
         classes=[entry(class_id=502)],
         **within("summary", average_score=-1, completion_rate=104.5),
     )
@@ -175,7 +175,7 @@ def test_a_column_refused_in_a_fifth_means_a_changed_contract(house: House) -> N
     before = house.state()
     with pytest.raises(ContractChangedError) as caught:
         house.night(
-            2, [student(i, registration_date=f"0{i}.09.2025" if i <= 9 else "2025-09-01") for i in range(1, 41)]
+            2, [student(i, registration_date=f"0{i}/09/2025" if i <= 9 else "2025-09-01") for i in range(1, 41)]
         )
     assert "9 of 40 values of students.registration_date were refused, the first because it is not a date" in str(
         caught.value.message
@@ -186,6 +186,15 @@ def test_a_column_refused_in_a_fifth_means_a_changed_contract(house: House) -> N
     with pytest.raises(ContractChangedError, match=r"6 of 6 values of student_activity.first_login_date"):
         house.night(3, rare)
     assert house.state() == before
+
+
+def test_a_term_without_scores_is_published_also_where_a_word_says_so(house: House) -> None:
+    begin(house, [student(i, **within("summary", average_score=None)) for i in range(1, 41)], classes(1))
+    house.night(2, [student(i, **within("summary", average_score="N/A" if i < 40 else 55)) for i in range(1, 41)])
+    assert house.query("SELECT COUNT(*), COUNT(average_score) FROM student_summaries") == [(40, 1)]
+    assert house.query("SELECT DISTINCT valid_from FROM history.student_summaries WHERE student_id < 40") == [
+        (night(1),)
+    ]
 
 
 def test_objects_that_cannot_be_read_are_counted_against_the_records(house: House) -> None:

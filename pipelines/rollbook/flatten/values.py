@@ -1,9 +1,9 @@
 """Reads the values of one record as declared, where a service writes differently (G9).
 
 Values with only one possible meaning are read so, and counted as an oddity: `{}` as an empty list, `[]` or `false` as a
-missing object, a number in quotes, the date of a timestamp, 0 as no id. Any other value that is not as declared is
-refused: the column is NULL, and the rest of the record counts. `rows` turns records into tables, and decides which
-records are refused as a whole.
+missing object, a number in quotes, the date of a timestamp, 0 as no id, "N/A" as no number. Any other value that is not
+as declared is refused: the column is NULL, and the rest of the record counts. `rows` turns records into tables, and
+decides which records are refused as a whole.
 """
 
 from __future__ import annotations
@@ -41,11 +41,17 @@ _TYPES: dict[str, Any] = {
 # Above 100 is extra credit: such a number is kept, and `data_quality` finds it.
 _PERCENT = Annotated[float, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
-# A date, alone or before a time of day.
-_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ]\d\d:\d\d.*)?", re.ASCII | re.DOTALL)
-# How MySQL writes a date that is not there. Other zeros are dates to a decoder: `rows` stores NULL, too.
-_NO_DATE = "0000-00-00"
-_TRUTH = {0: False, 1: True, "0": False, "1": True, "false": False, "true": True}
+# A date, alone or before a time of day: with the year first or, with dots, with the day first. 1/9/2025 is ambiguous.
+_YEAR_FIRST, _DAY_FIRST = (
+    re.compile(form + r"(?:[T ]\d\d?:\d\d.*)?", re.ASCII | re.DOTALL)
+    for form in (r"(\d{4})[-/](\d\d?)[-/](\d\d?)", r"(\d\d?)\.(\d\d?)\.(\d{4})")
+)
+# How services write that there is no value, in a column of no texts.
+_NO_VALUE = frozenset({"", "-", "n/a", "na", "nan", "null", "none", "never"})
+_TRUTH: dict[object, bool] = {
+    **dict.fromkeys((0, "0", "false", "f", "no", "n"), False),
+    **dict.fromkeys((1, "1", "true", "t", "yes", "y"), True),
+}
 
 
 @dataclass
@@ -175,9 +181,10 @@ def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
     """Return a value as the declarations take it. Raises _RefusedError."""
     if item is None:
         return None
-    if isinstance(item, str) and not item.strip():
-        if column.type != "VARCHAR":
-            oddities["a blank text for no value"] += 1
+    if isinstance(item, str) and column.is_text and not item.strip():
+        return None
+    if isinstance(item, str) and not column.is_text and (word := item.strip().lower()) in _NO_VALUE:
+        oddities["a word for no value" if word else "a blank text for no value"] += 1
         return None
     if item is False and not column.is_truth:
         oddities["false for no value"] += 1
@@ -194,9 +201,9 @@ def _number(value: _Number | None, item: Any, refusal: str, oddities: Counter[st
 
 
 def _integer(column: Column, item: Any, oddities: Counter[str]) -> int | None:
-    if column.is_truth and type(item) is bool:
+    if column.is_flag and as_integer(item) is None and (truth := _truth(item)) is not None:
         oddities["false or true for 0 or 1"] += 1
-        return int(item)
+        return int(truth)
     value = _number(as_integer(item), item, "not a whole number", oddities)
     if column.id and not column.required and value == 0:
         oddities["0 for no id"] += 1
@@ -207,6 +214,9 @@ def _integer(column: Column, item: Any, oddities: Counter[str]) -> int | None:
 
 
 def _double(column: Column, item: Any, oddities: Counter[str]) -> float:
+    if column.percent and isinstance(item, str) and item.rstrip().endswith("%"):
+        oddities["a percent sign"] += 1
+        item = item.rstrip()[:-1]
     value = _number(as_number(item), item, "not a number", oddities)
     if not abs(value) <= MAX_NUMBER:
         raise _RefusedError("out of range")
@@ -218,19 +228,23 @@ def _double(column: Column, item: Any, oddities: Counter[str]) -> float:
 def _date(column: Column, item: Any, oddities: Counter[str]) -> date | None:  # noqa: ARG001 - a reader's signature
     if isinstance(item, dict):  # PHP's DateTime, with its zone beside the date
         item = item.get("date")
-    match = _DATE.fullmatch(item.strip()) if isinstance(item, str) else None
-    if match is None:
+    text = item.strip() if isinstance(item, str) else ""
+    if (match := _YEAR_FIRST.fullmatch(text)) is not None:
+        year, month, day = map(int, match.groups())
+    elif (match := _DAY_FIRST.fullmatch(text)) is not None:
+        day, month, year = map(int, match.groups())
+    else:
         raise _RefusedError("not a date")
-    if match[1] == _NO_DATE:
+    if (year, month, day) == (0, 0, 0):  # MySQL's; other zeros are dates to a decoder: `rows` stores NULL, too
         oddities["0000-00-00 for no date"] += 1
         return None
     try:
-        day = date.fromisoformat(match[1])
+        found = date(year, month, day)
     except ValueError:
         raise _RefusedError("not a date") from None
-    if item != match[1]:
-        oddities["a timestamp for a date"] += 1
-    return day
+    if item != str(found):
+        oddities["a timestamp for a date" if ":" in text else "another form of a date"] += 1
+    return found
 
 
 def _text(column: Column, item: Any, oddities: Counter[str]) -> str:  # noqa: ARG001 - a reader's signature
@@ -245,13 +259,18 @@ def _text(column: Column, item: Any, oddities: Counter[str]) -> str:  # noqa: AR
 
 
 def _boolean(column: Column, item: Any, oddities: Counter[str]) -> bool:  # noqa: ARG001 - a reader's signature
-    if type(item) is bool:
-        return item
-    truth = _TRUTH.get(item.strip().lower() if isinstance(item, str) else item) if type(item) in (int, str) else None
-    if truth is None:
+    if (truth := _truth(item)) is None:
         raise _RefusedError("not true or false")
-    oddities["0 or 1 for false or true"] += 1
+    if item is not truth:
+        oddities["0 or 1 for false or true"] += 1
     return truth
+
+
+def _truth(item: Any) -> bool | None:
+    """Return whether a value says yes or no, in a word or a number; None if it says neither."""
+    if type(item) in (bool, int, str):
+        return _TRUTH.get(item.strip().lower() if isinstance(item, str) else item)
+    return None
 
 
 _READERS: Mapping[str, Any] = {

@@ -158,9 +158,9 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     r"""Return a page that JSON does not allow as a page that JSON allows (G9).
 
     A byte order mark becomes blanks. A raw tab, line break or other control character in a text is escaped; `in_place`,
-    the character becomes a blank, so that every other byte stays where it was. A value that cannot be read (NaN,
-    Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which no
-    column takes: so exactly that value is refused.
+    the character becomes a blank, so that every other byte stays where it was. NaN, the mean of nothing, becomes a
+    blank text, which is no value. A value that cannot be read (Infinity, a text with an invalid escape, half an emoji
+    or invalid UTF-8) becomes a list of the same length, which no column takes: so exactly that value is refused.
     """
     if content.startswith(BOM):
         content = b" " * len(BOM) + content[len(BOM) :]
@@ -168,7 +168,7 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     def replaced(match: re.Match[bytes]) -> bytes:
         text, colon = match["text"], match["colon"] or b""
         if text is None:
-            return _impossible(len(match[0]))
+            return _impossible(len(match[0])) if match[0].endswith(b"y") else b'""'.ljust(len(match[0]))
         if _PLAIN.fullmatch(text):
             return match[0]
         escaped = _CONTROL.sub(lambda control: b"\\u%04x" % control[0][0], text)

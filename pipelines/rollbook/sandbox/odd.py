@@ -1,7 +1,7 @@
 """The habits of real services, all at once: records as PHP writes them, and answers as proxies give them.
 
 Each of these was seen in public reports of people who read such services. Values keep their meaning:
-a sync of an odd service stores what a sync of the plain one does, but for the values that are none (`NaN`).
+a sync of an odd service stores what a sync of the plain one does.
 
 The choice of odd records depends on their ids alone, and the choice of odd requests on their number. No request
 fails twice in a row, so that a client which asks again gets its answer.
@@ -86,7 +86,7 @@ def student(record: Record) -> Record:
     """One student's record, written oddly if its id says so."""
     odd: Record = record | _WAYS[record["id"] % len(_WAYS)](record)
     if record["summary"]["average_score"] is None and record["id"] % 5 == 0:
-        odd["summary"] = odd["summary"] | {"average_score": float("nan")}
+        odd["summary"] = odd["summary"] | {"average_score": float("nan") if record["id"] % 2 else "N/A"}
     tracking = odd.get("activity_tracking")
     if tracking is None:
         odd["activity_tracking"] = [] if record["id"] % 2 else False
