@@ -93,7 +93,13 @@ def the_warehouse_is_moved(c: Campaign) -> None:
     c.sync()
 
 
-@event(lambda c: c.fresh and c.copy is not None and not c.worn)
+def can_prove(c: Campaign) -> bool:
+    """Whether there is a copy and nothing is damaged. Where days have expired, the kept files are looked at, too."""
+    is_whole = not c.ledger.expired() or all(map(c.is_own, c.kept()))
+    return c.fresh and c.copy is not None and not c.worn and is_whole
+
+
+@event(can_prove)
 def the_copy_is_proven(c: Campaign) -> None:
     prove(c)
 

@@ -11,7 +11,7 @@ from rollbook.night import sync
 from rollbook.operations import approvals
 from rollbook.operations.status import prune
 from tests.campaign.campaign import Campaign, event
-from tests.campaign.events_operator import change, prove
+from tests.campaign.events_operator import can_prove, change, prove
 from tests.campaign.ledger import Showing
 from tests.campaign.school import lasting_fault, odd_service, passing_faults, shown
 from tests.support.nights import night
@@ -143,7 +143,7 @@ def a_mass_removal_is_held(c: Campaign) -> None:
     lose_many(c)
 
 
-@event(lambda c: can_lose_many(c) and c.fresh and c.copy is not None and not c.worn, weight=3)
+@event(lambda c: can_lose_many(c) and can_prove(c), weight=3)
 def the_copy_is_proven_while_a_night_is_held_and_once_it_is_discarded(c: Campaign) -> None:
     if not lose_many(c) or c.is_lost():
         return
