@@ -124,6 +124,7 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
         page("[]", total_count="103", page="2", limit="100", total_pages="2", has_next=0, has_prev="1"),
         b"\xef\xbb\xbf" + page("[]"),
         page("[]").replace(b'"success": true', b'"success": "1"'),
+        page("[]", total_count="103,0"),
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),
     ],
 )

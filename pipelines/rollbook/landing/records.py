@@ -56,20 +56,29 @@ _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?\s*", re.ASCII)
+# Commas between thousands, and a comma that can only be the decimal one. 1,234 may be either: it is read as a whole
+# number alone.
+_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?P<fraction>\.\d{1,30})?\s*", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d{1,30},(?:\d{1,2}|\d{4,30})\s*", re.ASCII)
 # A string, which may hold brackets, or a bracket. An unterminated string extends to the end of the body.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
 def as_number(value: object) -> int | float | None:
     """Return a number, also a number in quotes; None for anything else."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return int(value) if _DIGITS.fullmatch(value) else float(value)
+    if isinstance(value, str):
+        if (thousands := _THOUSANDS.fullmatch(value)) is not None and (thousands["fraction"] or value.count(",") > 1):
+            return float(value.replace(",", ""))
+        if _DECIMAL_COMMA.fullmatch(value):
+            return float(value.replace(",", "."))
+        if _NUMBER.fullmatch(value):
+            return int(value) if _DIGITS.fullmatch(value) else float(value)
     return value if type(value) in (int, float) else None  # type: ignore[return-value]
 
 
 def as_integer(value: object) -> int | None:
     """Return an integer, or an integral float converted without loss, also in quotes; None for anything else."""
-    value = as_number(value)
+    value = as_number(value.replace(",", "") if isinstance(value, str) and _THOUSANDS.fullmatch(value) else value)
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
