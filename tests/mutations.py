@@ -38,6 +38,7 @@ MUTATIONS = (
     Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source night"),
     Mutation("G1", "        if self.unreadable:", "        if False:", "source night"),
     Mutation("G2", 'answer="removed" if is_clean else "unclear"', 'answer="removed"', "source night"),
+    Mutation("G2", '("no match" not in answers or finds_listed(field))', "True", "source night"),
     Mutation("G2", "if not value or not value.strip():", "if False:", "source night"),
     Mutation("G2", "if len(vanished) > most:", "if False:", "source night"),
     Mutation(
