@@ -111,6 +111,8 @@ def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
         page("[]").replace(b"true", b"false", 1),
         page("[]")[:-1],
         page("[]") + b"x",
+        b"[" + page("[]") + b"]",
+        b"<script>" + page("[]") + b"</script>",
     ],
 )
 def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
@@ -123,6 +125,7 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
     [
         page("[]", total_count="103", page="2", limit="100", total_pages="2", has_next=0, has_prev="1"),
         b"\xef\xbb\xbf" + page("[]"),
+        b'<br />\n<b>Warning</b>:  Undefined key "x" in <b>/srv/api.php</b> on line <b>{7}</b><br />\n' + page("[]"),
         page("[]").replace(b'"success": true', b'"success": "1"'),
         page("[]", total_count="103,0"),
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),

@@ -30,7 +30,6 @@ MAX_TEXT = 2**16
 # Replacements for unreadable parts: bytes that are never valid UTF-8, and Unicode's replacement character.
 INVALID_UTF8 = b"\xed\xa0\x80"
 REPLACEMENT = rb"\ufffd"
-BOM = b"\xef\xbb\xbf"
 
 # The errors of decoding JSON. Invalid UTF-8 is noticed only when a value is decoded as text.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -52,6 +51,7 @@ _ESCAPE = re.compile(
 _VALUE = re.compile(
     rb'(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<colon>\s*+:)?|(?<![\w.])-?(?:NaN|Infinity)(?!\w)', re.DOTALL
 )
+_OBJECT = re.compile(rb'\{\s*"')
 _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
@@ -166,13 +166,14 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 def readable(content: bytes, *, in_place: bool = False) -> bytes:
     r"""Return a page that JSON does not allow as a page that JSON allows (G9).
 
-    A byte order mark becomes blanks. A raw tab, line break or other control character in a text is escaped; `in_place`,
-    the character becomes a blank, so that every other byte stays where it was. NaN, the mean of nothing, becomes a
-    blank text, which is no value. A value that cannot be read (Infinity, a text with an invalid escape, half an emoji
-    or invalid UTF-8) becomes a list of the same length, which no column takes: so exactly that value is refused.
+    Whatever stands before the object (a byte order mark, a warning of PHP) becomes blanks. A raw tab, line break or
+    other control character in a text is escaped; `in_place`, the character becomes a blank, so that every other byte
+    stays where it was. NaN, the mean of nothing, becomes a blank text, which is no value. A value that cannot be read
+    (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which
+    no column takes: so exactly that value is refused.
     """
-    if content.startswith(BOM):
-        content = b" " * len(BOM) + content[len(BOM) :]
+    if (found := _OBJECT.search(content)) is not None and content[: found.start()].strip():
+        content = b" " * found.start() + content[found.start() :]
 
     def replaced(match: re.Match[bytes]) -> bytes:
         text, colon = match["text"], match["colon"] or b""

@@ -17,6 +17,7 @@ from itertools import count
 from rollbook.sandbox.institution import Record
 from rollbook.sandbox.service import ReceivedRequest, Reply
 
+_WARNING = b"<br />\n<b>Warning</b>: Undefined array key in <b>/srv/api/v1.php</b> on line <b>7</b><br />\n"
 _PAGE_FOR_PEOPLE = b"<html><body>Something went wrong.</body></html>"
 # How a proxy, or the server behind it, fails for a moment.
 _FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
@@ -46,7 +47,7 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
 )
 # How services write a date that is not there.
 _NO_DATES = ("0000-00-00", "", "1970-01-01", False)
-_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY, _GAPPED_EVERY = 9, 4, 3, 5  # requests
+_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY, _GAPPED_EVERY = 11, 3, 4, 5  # requests
 
 
 class Odd:
@@ -74,7 +75,7 @@ class Odd:
         content = json.dumps(payload, ensure_ascii=False).encode()  # writes NaN as PHP and Python do
         headers = dict(reply.headers)
         if number % _MARKED_EVERY == 0:
-            content = b"\xef\xbb\xbf" + content
+            content = (b"\xef\xbb\xbf" if number % 2 else _WARNING) + content
         if number % _PACKED_EVERY == 0 and "gzip" in request.headers.get("accept-encoding", ""):
             half = len(content) // 2
             content = gzip.compress(content[:half], 1) + gzip.compress(content[half:], 1)
