@@ -20,7 +20,7 @@ LIVES = 6
 # Lines that the campaign finds broken within few nights, at least one for each of ten guarantees; `python -m
 # tests.mutations --campaign` tries all.
 SEEN = (
-    'answer="removed" if clean',
+    'answer="removed" if is_clean',
     "if 100 * c.altered > changed_percent",
     "decide(rollbook, ",
     "number = max(number, recorded)",

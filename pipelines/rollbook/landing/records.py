@@ -51,7 +51,8 @@ _ESCAPE = re.compile(
 _VALUE = re.compile(
     rb'(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<colon>\s*+:)?|(?<![\w.])-?(?:NaN|Infinity)(?!\w)', re.DOTALL
 )
-_OBJECT = re.compile(rb'\{\s*"')
+# Where the object of a page begins: at once, behind a byte order mark, on a line of its own or behind a tag.
+_OBJECT = re.compile(rb'(?:\A|\A\xef\xbb\xbf|[\n>])\s*+(?=\{\s*")')
 _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
@@ -172,8 +173,8 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which
     no column takes: so exactly that value is refused.
     """
-    if (found := _OBJECT.search(content)) is not None and content[: found.start()].strip():
-        content = b" " * found.start() + content[found.start() :]
+    if (found := _OBJECT.search(content)) is not None and content[: found.end()].strip():
+        content = b" " * found.end() + content[found.end() :]
 
     def replaced(match: re.Match[bytes]) -> bytes:
         text, colon = match["text"], match["colon"] or b""
