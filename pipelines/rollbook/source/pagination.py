@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
+from heapq import nsmallest
 from typing import Literal, Protocol
 
 from msgspec import structs
@@ -38,6 +39,8 @@ REPEATED_KEPT = 5
 # Some services search more than they list. So many records of a night may stay current because only a search finds the
 # record; more mean that the list is short.
 MAX_HIDDEN = 3
+# Among so many listed records, one is looked for that was published before: new ones were not, nor are erased ones.
+PROBED = 50
 # How services answer a page past the end; the contract does not say. After page 1, 404 means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, the answer is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
@@ -367,10 +370,12 @@ def _ask(
 
     @cache
     def finds_listed(field: str) -> bool:
-        """Whether a search by this name finds the listed record with the lowest id, if that is published."""
-        listed = min(received, default=0)
-        names = dict(published.vanished(set_.name, received - {listed}).get(listed, ()))
-        return field in names and search(client, set_, names[field], listed, sink, walks) == "found"
+        """Whether a search by this name finds a record that is listed, and published already."""
+        lowest = {*nsmallest(PROBED, received)}
+        known = published.vanished(set_.name, received - lowest)
+        named = ((i, dict(known[i])[field]) for i in sorted(lowest & known.keys()) if field in dict(known[i]))
+        listed, name = next(named, (0, ""))
+        return bool(name.strip()) and search(client, set_, name, listed, sink, walks) == "found"
 
     for sought, names in sorted(vanished.items()):
         if sought not in absences:
