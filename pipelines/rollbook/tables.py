@@ -49,11 +49,6 @@ class Column:
         return tuple((self.source or self.name).split("."))
 
     @property
-    def is_truth(self) -> bool:
-        """Whether the value says yes or no."""
-        return self.is_flag or self.type == "BOOLEAN"
-
-    @property
     def is_text(self) -> bool:
         """Whether the column may hold text, which may be personal."""
         return self.type in ("VARCHAR", "JSON")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT, Id, as_integer, as_number, values_of
+from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT, Id, as_integer, as_number, as_truth, values_of
 from rollbook.tables import Column
 
 _Number = TypeVar("_Number", int, float)
@@ -46,12 +46,8 @@ _YEAR_FIRST, _DAY_FIRST = (
     re.compile(form + r"(?:[T ]\d\d?:\d\d.*)?", re.ASCII | re.DOTALL)
     for form in (r"(\d{4})[-/](\d\d?)[-/](\d\d?)", r"(\d\d?)\.(\d\d?)\.(\d{4})")
 )
-# How services write that there is no value, in a column of no texts.
+# How services write NULL in a column that holds no texts.
 _NO_VALUE = frozenset({"", "-", "n/a", "na", "nan", "null", "none", "never"})
-_TRUTH: dict[object, bool] = {
-    **dict.fromkeys((0, "0", "false", "f", "no", "n"), False),
-    **dict.fromkeys((1, "1", "true", "t", "yes", "y"), True),
-}
 
 
 @dataclass
@@ -186,7 +182,7 @@ def _value(column: Column, item: Any, oddities: Counter[str]) -> Any:
     if isinstance(item, str) and not column.is_text and (word := item.strip().lower()) in _NO_VALUE:
         oddities["a word for no value" if word else "a blank text for no value"] += 1
         return None
-    if item is False and not column.is_truth:
+    if item is False and not column.is_flag and column.type != "BOOLEAN":
         oddities["false for no value"] += 1
         return None
     return _READERS[column.type](column, item, oddities)
@@ -201,7 +197,7 @@ def _number(value: _Number | None, item: Any, refusal: str, oddities: Counter[st
 
 
 def _integer(column: Column, item: Any, oddities: Counter[str]) -> int | None:
-    if column.is_flag and as_integer(item) is None and (truth := _truth(item)) is not None:
+    if column.is_flag and as_integer(item) is None and (truth := as_truth(item)) is not None:
         oddities["false or true for 0 or 1"] += 1
         return int(truth)
     value = _number(as_integer(item), item, "not a whole number", oddities)
@@ -259,18 +255,11 @@ def _text(column: Column, item: Any, oddities: Counter[str]) -> str:  # noqa: AR
 
 
 def _boolean(column: Column, item: Any, oddities: Counter[str]) -> bool:  # noqa: ARG001 - a reader's signature
-    if (truth := _truth(item)) is None:
+    if type(item) is float or (truth := as_truth(item)) is None:
         raise _RefusedError("not true or false")
     if item is not truth:
         oddities["0 or 1 for false or true"] += 1
     return truth
-
-
-def _truth(item: Any) -> bool | None:
-    """Return whether a value says yes or no, in a word or a number; None if it says neither."""
-    if type(item) in (bool, int, str):
-        return _TRUTH.get(item.strip().lower() if isinstance(item, str) else item)
-    return None
 
 
 _READERS: Mapping[str, Any] = {

@@ -61,8 +61,19 @@ _NUMBER = re.compile(r"\s*[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?\s*", re.
 # number alone.
 _THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?P<fraction>\.\d{1,30})?\s*", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d{1,30},(?:\d{1,2}|\d{4,30})\s*", re.ASCII)
+_TRUTH: dict[object, bool] = {
+    **dict.fromkeys((0, "0", "false", "f", "no", "n"), False),
+    **dict.fromkeys((1, "1", "true", "t", "yes", "y"), True),
+}
 # A string, which may hold brackets, or a bracket. An unterminated string extends to the end of the body.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
+
+
+def as_truth(value: object) -> bool | None:
+    """Return a truth value, also as a number or a word; None for anything else."""
+    if isinstance(value, str):
+        return _TRUTH.get(value.strip().lower())
+    return _TRUTH.get(value) if isinstance(value, int | float) else None
 
 
 def as_number(value: object) -> int | float | None:
@@ -125,7 +136,7 @@ def values_of(gapped: Mapping[str, T]) -> list[T] | None:
 
 
 def records_of(data: Records) -> list[msgspec.Raw] | None:
-    """Return the records of a page as a list, which an empty page may lack; None for an object that is no list."""
+    """Return the records of a page as a list, which an empty page may lack; None for any other object."""
     return values_of(data or {}) if data is None or isinstance(data, dict) else data
 
 
@@ -169,9 +180,9 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
 
     Whatever stands before the object (a byte order mark, a warning of PHP) becomes blanks. A raw tab, line break or
     other control character in a text is escaped; `in_place`, the character becomes a blank, so that every other byte
-    stays where it was. NaN, the mean of nothing, becomes a blank text, which is no value. A value that cannot be read
-    (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length, which
-    no column takes: so exactly that value is refused.
+    stays where it was. NaN, the mean of nothing, becomes a blank text, which stands for NULL. A value that cannot be
+    read (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length,
+    which no column takes: so exactly that value is refused.
     """
     if (found := _OBJECT.search(content)) is not None and content[: found.end()].strip():
         content = b" " * found.end() + content[found.end() :]
@@ -179,7 +190,7 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
     def replaced(match: re.Match[bytes]) -> bytes:
         text, colon = match["text"], match["colon"] or b""
         if text is None:
-            return _impossible(len(match[0])) if match[0].endswith(b"y") else b'""'.ljust(len(match[0]))
+            return b'""'.ljust(len(match[0])) if b"NaN" in match[0] else _impossible(len(match[0]))
         if _PLAIN.fullmatch(text):
             return match[0]
         escaped = _CONTROL.sub(lambda control: b"\\u%04x" % control[0][0], text)

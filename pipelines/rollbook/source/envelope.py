@@ -26,6 +26,7 @@ from rollbook.landing.records import (
     Records,
     as_id,
     as_integer,
+    as_truth,
     decode_page,
     id_reader,
     is_too_deep,
@@ -38,14 +39,6 @@ from rollbook.tables import Set
 
 # The position in msgspec's messages, the only part of them that is kept.
 _POSITION = re.compile(r" \(byte \d+\)")
-
-# How services write a truth value, besides true and false.
-_TRUTH: dict[object, bool] = {1: True, 0: False, "1": True, "0": False, "true": True, "false": False}
-
-
-def as_truth(value: object) -> bool | None:
-    """Return a truth value, also as a number or a text; None for anything else."""
-    return _TRUTH.get(value) if isinstance(value, int | float | str) else None
 
 
 class Pagination(msgspec.Struct):
@@ -139,9 +132,9 @@ def page_of(set_: Set) -> Callable[[bytes], Page]:
             ids = list(map(id_in, page.data))
         except UNREADABLE:
             page = _decode(partial(decode_page, slow), readable(content))
+            records = records_of(page.data)
             # An empty set may come without a list; only its total says that the set is empty.
-            stands_for_list = page.data or page.data == [] or page.pagination.total_count == 0
-            if not stands_for_list or (records := records_of(page.data)) is None:
+            if records is None or (page.data in (None, {}) and page.pagination.total_count > 0):
                 raise msgspec.ValidationError("data is not a list") from None
             ids = [id_of(bytes(raw)) for raw in records]
         if not as_truth(page.success):

@@ -39,16 +39,17 @@ REPEATED_KEPT = 5
 # Some services search more than they list. So many records of a night may stay current because only a search finds the
 # record; more mean that the list is short.
 MAX_HIDDEN = 3
-# Among so many listed records, one is looked for that was published before: new ones were not, nor are erased ones.
+# So many of the listed records with the lowest ids are looked at for a record that was published before, to see whether
+# searches find it: new records were not published, and erased ones are not.
 PROBED = 50
 # How services answer a page past the end; the contract does not say. After page 1, 404 means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, the answer is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
 NO_CONTENT = 204
-# How services answer a search that nothing matches, where they send no empty list; the contract does not say. Believed
-# only where a search by the same name finds a record that was listed: else the searches themselves may be broken.
-NO_MATCH = frozenset({NO_CONTENT, 404})
+# Some services answer so to a search that nothing matches, as others do with NO_CONTENT; the contract does not say.
+# Believed only where a search by the same name finds a record that was listed: else the searches may be broken.
+NOT_FOUND = 404
 
 
 class Sink(Protocol):
@@ -204,14 +205,16 @@ def search(
     """Search a set by one name, for the record with the id `sought`.
 
     Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
-    of a walk; "no match" for a status in NO_MATCH; else, after `walks` tries, "unclear". Raises the client's errors.
+    of a walk; "no match" for NOT_FOUND or NO_CONTENT; else, after `walks` tries, "unclear". Raises the client's errors.
     """
     for number in range(1, walks + 1):
         try:
             check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
         except RefusedError as error:
-            if error.status not in NO_MATCH:
+            if error.status != NOT_FOUND:
                 raise
+            return "no match"
+        if not check.pages:
             return "no match"
         if sought in check.ids:
             return "found"
@@ -239,8 +242,7 @@ def _read(
         except KeyRefusedError:
             raise
         except RefusedError as error:
-            is_empty = error.status == NO_CONTENT and (page > 1 or value is None)
-            if not is_empty and (page == 1 or error.status not in PAST_THE_END):
+            if error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
                 raise
             check.add_end(f"page {page} of {check.end} was refused ({error.status})")
             continue
@@ -373,9 +375,10 @@ def _ask(
         """Whether a search by this name finds a record that is listed, and published already."""
         lowest = {*nsmallest(PROBED, received)}
         known = published.vanished(set_.name, received - lowest)
-        named = ((i, dict(known[i])[field]) for i in sorted(lowest & known.keys()) if field in dict(known[i]))
-        listed, name = next(named, (0, ""))
-        return bool(name.strip()) and search(client, set_, name, listed, sink, walks) == "found"
+        for listed in sorted(lowest & known.keys()):
+            if name := dict(known[listed]).get(field, "").strip():
+                return search(client, set_, name, listed, sink, walks) == "found"
+        return False
 
     for sought, names in sorted(vanished.items()):
         if sought not in absences:
@@ -408,7 +411,7 @@ def search_by_names(
     """Search for one record by each name until the record is found.
 
     The answer is `removed` if all searches by at least one name ended cleanly without finding the record, else
-    `unclear`. A status in NO_MATCH is clean where the search by that name `finds_listed` records.
+    `unclear`. "No match" is clean where the search by that name `finds_listed` records.
     """
     searched: list[str] = []
     is_clean = False
