@@ -43,6 +43,19 @@ VALUES: list[tuple[str, str, Any]] = [
     ("students.first_name", '"Jose\u0301"', "Jos\u00e9"),
     ("students.first_name", '"Jos\u00e9"', "Jos\u00e9"),
     ("students.first_name", '"\ufb01ona"', "\ufb01ona"),  # NFC keeps a ligature, which NFKC would not
+    # HTML's character references, as PHP writes them: once, or once more on the way out.
+    ("students.last_name", '"O&#039;Brien"', "O'Brien"),
+    ("students.last_name", '"O&amp;#39;Brien"', "O'Brien"),
+    ("students.last_name", '"Mu&ntilde;oz"', "Mu\u00f1oz"),
+    ("students.last_name", '"Mun&#x303;oz"', "Mu\u00f1oz"),
+    ("students.last_name", '"Smith &amp; Jones"', "Smith & Jones"),
+    ("students.last_name", '"Smith & Jones"', "Smith & Jones"),
+    ("students.last_name", '"AT&T;"', "AT&T;"),
+    ("students.last_name", '"Math&notes;"', "Math&notes;"),
+    ("students.last_name", '"&nbsp;"', NONE),
+    ("students.name", '"&nbsp;"', "&nbsp;"),  # no name is refused, but this one is not seen to be none
+    ("students.profile_image", '"https://example.com/p?id=1&amp;copy=2"', "https://example.com/p?id=1&copy=2"),
+    ("classes.class_title", '"Arts &amp; Crafts"', "Arts & Crafts"),
     ("students.first_name", '""', NONE),
     ("students.first_name", '"   "', NONE),
     ("students.first_name", "null", NONE),
@@ -143,6 +156,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("classes.class_status", "false", 0),
     ("classes.class_status", '"t"', 1),
     ("classes.class_status", '"1"', 1),
+    ("classes.class_status", '"Active"', 1),
+    ("classes.class_status", '"inactive"', 0),
     ("classes.class_status", '"open"', Refused("not a whole number")),
     ("student_summaries.total_assignments", "false", NONE),
     ("classes.teacher_id", '"9"', 9),
@@ -193,6 +208,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("student_activity.has_ever_logged_in", "2", Refused("not true or false")),
     ("student_activity.has_ever_logged_in", '"yes"', True),
     ("student_activity.has_ever_logged_in", '"f"', False),
+    ("student_activity.has_ever_logged_in", '"inactive"', Refused("not true or false")),
     ("student_activity.has_ever_logged_in", '"maybe"', Refused("not true or false")),
     ("student_activity.has_ever_logged_in", "1.0", Refused("not true or false")),
 ]

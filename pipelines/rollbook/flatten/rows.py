@@ -3,8 +3,8 @@
 The declarations become types, which say what a record of a set must look like and decode a whole page at once. If a
 record does not fit, the page's records are read one by one, slowly (`values`): a value that can mean one thing only is
 read so, any other value is refused and NULL, with a reason (G9). Whichever way a page was read, the values get one
-form: texts in NFC, without blanks at the ends, a blank text as NULL, a DOUBLE to nine digits, a zero such as
-1970-01-01 as no date (G6).
+form: texts in NFC, without HTML's references (O&#039;Brien) and blanks at the ends, a blank text as NULL, a DOUBLE to
+nine digits, a zero such as 1970-01-01 as no date (G6).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rollbook.landing.records import (
     Records,
     decode_page,
     id_reader,
+    in_one_form,
     is_too_deep,
     readable,
     records_of,
@@ -312,10 +313,13 @@ def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
     versions (G6).
     """
     if column.type == "VARCHAR":
+        written = values
+        if pc.any(pc.match_substring(values, "&")).as_py():
+            values = pa.array([text and in_one_form(text) for text in values.to_pylist()], pa.string())
         if not pc.all(pc.string_is_ascii(values)).as_py():
             values = pc.utf8_normalize(values, "NFC")
         values = pc.utf8_trim_whitespace(values)
-        return pc.if_else(pc.equal(values, ""), None, values)
+        return pc.if_else(pc.equal(values, ""), written if column.required else None, values)
     if column.type == "DOUBLE":
         digits = pc.subtract(DIGITS - 1.0, pc.floor(pc.log10(pc.abs(values))))
         up, down = (pc.power(10.0, pc.max_element_wise(d, 0.0, skip_nulls=False)) for d in (digits, pc.negate(digits)))

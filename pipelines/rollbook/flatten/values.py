@@ -46,6 +46,8 @@ _YEAR_FIRST, _DAY_FIRST = (
     re.compile(form + r"(?:[T ]\d\d?:\d\d.*)?", re.ASCII | re.DOTALL)
     for form in (r"(\d{4})[-/](\d\d?)[-/](\d\d?)", r"(\d\d?)\.(\d\d?)\.(\d{4})")
 )
+# The contract's names for 1 and 0 (a class's status).
+_STATUS: Mapping[object, bool] = {"active": True, "inactive": False}
 # How services write NULL in a column that holds no texts.
 _NO_VALUE = frozenset({"", "-", "n/a", "na", "nan", "null", "none", "never"})
 
@@ -197,9 +199,11 @@ def _number(value: _Number | None, item: Any, refusal: str, oddities: Counter[st
 
 
 def _integer(column: Column, item: Any, oddities: Counter[str]) -> int | None:
-    if column.is_flag and as_integer(item) is None and (truth := as_truth(item)) is not None:
-        oddities["false or true for 0 or 1"] += 1
-        return int(truth)
+    if column.is_flag and as_integer(item) is None:
+        word = item.strip().lower() if isinstance(item, str) else None
+        if (truth := _STATUS.get(word, as_truth(item))) is not None:
+            oddities["false or true for 0 or 1"] += 1
+            return int(truth)
     value = _number(as_integer(item), item, "not a whole number", oddities)
     if column.id and not column.required and value == 0:
         oddities["0 for no id"] += 1

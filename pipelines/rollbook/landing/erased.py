@@ -42,7 +42,7 @@ from rollbook.landing.bodies import (
 )
 from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
-from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, readable, records_of
+from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, in_one_form, readable, records_of
 from rollbook.tables import OF_STUDENTS, SETS
 from rollbook.util import files, machine
 
@@ -130,7 +130,7 @@ class Matcher:
         except UNREADABLE:
             return False
         values = ((field, getattr(named, field)) for field in SETS[STUDENTS].names)
-        return any(isinstance(v, str) and name_hash(self.key, f, v) in self._names for f, v in values)
+        return any(type(v) in (str, int) and name_hash(self.key, f, str(v)) in self._names for f, v in values)
 
 
 class ErasureRegister:
@@ -359,8 +359,8 @@ def keyed(key: bytes, kind: str, value: str) -> str:
 
 
 def name_hash(key: bytes, field: str, value: str) -> str:
-    """Return the keyed hash of an email or a reference id, ignoring case."""
-    return keyed(key, field, value.strip().casefold())
+    """Return the keyed hash of an email or a reference id, as stored, ignoring case."""
+    return keyed(key, field, in_one_form(value).casefold())
 
 
 def _damaged(problem: str) -> DamagedError:

@@ -8,9 +8,12 @@ returned. `source.envelope` checks pages, `flatten.rows` records.
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from html.entities import html5
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -65,8 +68,23 @@ _TRUTH: dict[object, bool] = {
     **dict.fromkeys((0, "0", "false", "f", "no", "n"), False),
     **dict.fromkeys((1, "1", "true", "t", "yes", "y"), True),
 }
+# HTML's reference to a character: O&#039;Brien, Mu&ntilde;oz.
+_REFERENCE = re.compile(r"&(?P<name>#\d{1,7};|#[xX][\da-fA-F]{1,6};|[A-Za-z]\w{1,31};)", re.ASCII)
 # A string, which may hold brackets, or a bracket. An unterminated string extends to the end of the body.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
+
+
+def in_one_form(text: str) -> str:
+    """Return a text as it is stored: HTML's references to characters replaced, in NFC, without blanks at the ends."""
+    if "&" in text:
+        for _ in range(2):  # PHP escapes some texts when they are stored, and all when they are shown
+            text = _REFERENCE.sub(_character, text)
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _character(reference: re.Match[str]) -> str:
+    is_known = reference["name"].startswith("#") or reference["name"] in html5
+    return html.unescape(reference[0]) if is_known else reference[0]
 
 
 def as_truth(value: object) -> bool | None:

@@ -43,7 +43,8 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
     lambda own: {
         "summary": {n: v * (1 + 1e-15) if n.endswith("_rate") and v else v for n, v in own["summary"].items()}
     },
-    *(lambda _: {},) * 14,
+    lambda own: {"name": own["name"].encode("ascii", "xmlcharrefreplace").decode()},  # or htmlentities in PHP
+    *(lambda _: {},) * 13,
 )
 # How services write a date that is not there.
 _NO_DATES = ("0000-00-00", "", "1970-01-01", False)
