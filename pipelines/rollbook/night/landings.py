@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from rollbook.errors import ContractChangedError
@@ -41,7 +43,8 @@ class Landings:
 
     def counted_days(self) -> dict[date, list[Manifest]]:
         """The counted landings of each day that has any."""
-        return {day: landings for day in self.raw.days() if (landings := self.counted(day))}
+        by_day = groupby(self.raw.manifests(), attrgetter("snapshot_date"))
+        return {day: landings for day, of_day in by_day if (landings := counted(of_day))}
 
     def held(self, day: date) -> Manifest | None:
         """The day's landing that waits for approval; None if a later landing of that day was synced (G3)."""
@@ -179,7 +182,7 @@ class Composer:
         candidate = self._compose(day, parts, folder)
         published = "published" if self.warehouse.published_file.is_file() else None
         with self.warehouse.reading() as con:
-            return candidate, compare(con, candidate, published, self.warehouse.lake.days())
+            return candidate, compare(con, candidate, published, self.warehouse.lake.days(sized=False))
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
