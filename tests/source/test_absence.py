@@ -126,7 +126,7 @@ def test_a_record_without_a_name_is_unclear_and_never_searched_empty(client_of: 
         assert service.requests == []
 
 
-@pytest.mark.parametrize("code", [404, 204])
+@pytest.mark.parametrize("code", [404, 204, 200])
 def test_a_status_instead_of_an_empty_result_is_clean_where_the_search_works(client_of: MakeClient, code: int) -> None:
     with Service(students(9)) as service:
         service.on(faults.no_match(code), search=True, times=None)
@@ -137,7 +137,7 @@ def test_a_status_instead_of_an_empty_result_is_clean_where_the_search_works(cli
     assert asked == ["R-20", "R-3", "pupil.20@school.example", "pupil.3@school.example", *NAMES_OF_21]
 
 
-@pytest.mark.parametrize("code", [404, 204])
+@pytest.mark.parametrize("code", [404, 204, 200])
 @pytest.mark.parametrize("listed", [range(1, 10), range(30, 40), ()], ids=["known", "all new", "none"])
 def test_a_status_for_every_search_says_nothing(client_of: MakeClient, code: int, listed: Iterable[int]) -> None:
     with Service(students(9)) as service:

@@ -187,7 +187,7 @@ def refused_status(content: bytes) -> int | None:
         return None
     if body.error_code == "AUTH_REQUIRED":
         return 401
-    return body.status_code if type(body.status_code) is int else 0
+    return as_integer(body.status_code) or 0
 
 
 _auth = msgspec.json.Decoder(_AuthEnvelope)

@@ -47,9 +47,10 @@ PROBED = 50
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
 NO_CONTENT = 204
-# Some services answer so to a search that nothing matches, as others do with NO_CONTENT; the contract does not say.
-# Believed only where a search by the same name finds a record that was listed: else the searches may be broken.
-NOT_FOUND = 404
+# Some services refuse a search that nothing matches, with this status or with `success: false` under a 200, as others
+# answer with NO_CONTENT; the contract does not say. Believed only where a search by the same name finds a record that
+# was listed: else the searches may be broken.
+NO_MATCH = frozenset({200, 404})
 
 
 class Sink(Protocol):
@@ -205,13 +206,13 @@ def search(
     """Search a set by one name, for the record with the id `sought`.
 
     Returns "found" as soon as a page shows it; "not found" only when the whole result was read and proven by the rules
-    of a walk; "no match" for NOT_FOUND or NO_CONTENT; else, after `walks` tries, "unclear". Raises the client's errors.
+    of a walk; "no match" for NO_MATCH or NO_CONTENT; else, after `walks` tries, "unclear". Raises the client's errors.
     """
     for number in range(1, walks + 1):
         try:
             check = _read(client, set_, WalkCheck(set_.name, number), sink, value=value, sought=sought)
         except RefusedError as error:
-            if error.status != NOT_FOUND:
+            if error.status not in NO_MATCH:
                 raise
             return "no match"
         if not check.pages:
