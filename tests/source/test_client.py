@@ -33,6 +33,7 @@ def test_a_request_carries_the_key_and_says_who_asks(client_of: MakeClient) -> N
     assert request.headers["x-api-key"] == KEY
     assert request.headers["user-agent"] == f"Rollbook/{__version__} (read-only sync)"
     assert request.headers["accept-encoding"] == "gzip"
+    assert request.headers["accept"] == "application/json, */*;q=0.5"
     assert answer.parsed == Page(
         number=1, limit=100, total_count=3, total_pages=1, ids=[1, 2, 3], has_next=False, has_prev=False
     )

@@ -142,6 +142,8 @@ class Client:
                 headers={
                     "X-API-Key": settings.api_key.get_secret_value(),
                     "User-Agent": f"Rollbook/{__version__} (read-only sync)",
+                    # Else some frameworks answer as they would a browser: a refused key with a redirect to a login.
+                    "Accept": "application/json, */*;q=0.5",
                     "Accept-Encoding": "gzip",  # the only encoding that is decompressed here, piece by piece
                 },
                 timeout=timeouts,
