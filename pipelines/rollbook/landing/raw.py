@@ -295,8 +295,9 @@ class RawStore:
         """Yield the landings of all days, or of one day, that have one of the prefixes: day, number, folder."""
         # Each day is looked at several times a night: a str costs a tenth of a Path.
         for on, folder in self._days() if day is None else [(day, f"{self.root}/{_DAY}{day}")]:
+            here = files.names(folder)
             for prefix in prefixes:
-                numbers = (n.removeprefix(prefix) for n in files.names(folder) if n.startswith(prefix))
+                numbers = (n.removeprefix(prefix) for n in here if n.startswith(prefix))
                 for number in sorted(int(n) for n in numbers if n.isdecimal()):
                     yield on, number, f"{folder}/{prefix}{number}"
 
