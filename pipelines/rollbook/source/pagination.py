@@ -47,9 +47,9 @@ PROBED = 50
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
 NO_CONTENT = 204
-# Some services refuse a search that nothing matches, with this status or with `success: false` under a 200, as others
-# answer with NO_CONTENT; the contract does not say. Believed only where a search by the same name finds a record that
-# was listed: else the searches may be broken.
+# Some services refuse a search that nothing matches, with 404 or with `success: false` under a 200, as others answer
+# with NO_CONTENT; the contract does not say. Believed only where the next search, by the same name, finds a record that
+# was listed: else the searches may be broken, or too many.
 NO_MATCH = frozenset({200, 404})
 
 
@@ -372,12 +372,17 @@ def _ask(
         return len(vanished)
 
     @cache
-    def finds_listed(field: str) -> bool:
-        """Whether a search by this name finds a record that is listed, and published already."""
+    def published_before() -> list[tuple[int, dict[str, str]]]:
         lowest = {*nsmallest(PROBED, received)}
         known = published.vanished(set_.name, received - lowest)
-        for listed in sorted(lowest & known.keys()):
-            if name := dict(known[listed]).get(field, "").strip():
+        return [(listed, dict(known[listed])) for listed in sorted(lowest & known.keys())]
+
+    def finds_listed(field: str) -> bool:
+        """Whether a search by this name finds a record that is listed, and published already. Asked again for each
+        record, since a service may refuse searches after so many.
+        """
+        for listed, names in published_before():
+            if name := names.get(field, "").strip():
                 return search(client, set_, name, listed, sink, walks) == "found"
         return False
 
