@@ -53,7 +53,7 @@ VALUES: list[tuple[str, str, Any]] = [
     ("students.last_name", '"AT&T;"', "AT&T;"),
     ("students.last_name", '"Math&notes;"', "Math&notes;"),
     ("students.last_name", '"&nbsp;"', NONE),
-    ("students.name", '"&nbsp;"', "&nbsp;"),  # no name is refused, but this one is not seen to be none
+    ("students.name", '"&nbsp;"', "&nbsp;"),  # a blank would cost the record
     ("students.profile_image", '"https://example.com/p?id=1&amp;copy=2"', "https://example.com/p?id=1&copy=2"),
     ("classes.class_title", '"Arts &amp; Crafts"', "Arts & Crafts"),
     ("students.first_name", '""', NONE),

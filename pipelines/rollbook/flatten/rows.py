@@ -33,10 +33,10 @@ from rollbook.landing.records import (
     Records,
     decode_page,
     id_reader,
-    in_one_form,
     is_too_deep,
     readable,
     records_of,
+    unescaped,
 )
 from rollbook.tables import SETS, TABLES, Column, Table, of_set
 
@@ -315,7 +315,7 @@ def _in_one_form(column: Column, values: pa.Array) -> pa.Array:
     if column.type == "VARCHAR":
         written = values
         if pc.any(pc.match_substring(values, "&")).as_py():
-            values = pa.array([text and in_one_form(text) for text in values.to_pylist()], pa.string())
+            values = pa.array([text and unescaped(text) for text in values.to_pylist()], pa.string())
         if not pc.all(pc.string_is_ascii(values)).as_py():
             values = pc.utf8_normalize(values, "NFC")
         values = pc.utf8_trim_whitespace(values)

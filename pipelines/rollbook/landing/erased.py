@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -42,7 +43,7 @@ from rollbook.landing.bodies import (
 )
 from rollbook.landing.formats import Stored, decode
 from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
-from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, in_one_form, readable, records_of
+from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, readable, records_of, unescaped
 from rollbook.tables import OF_STUDENTS, SETS
 from rollbook.util import files, machine
 
@@ -360,7 +361,7 @@ def keyed(key: bytes, kind: str, value: str) -> str:
 
 def name_hash(key: bytes, field: str, value: str) -> str:
     """Return the keyed hash of an email or a reference id, as stored, ignoring case."""
-    return keyed(key, field, in_one_form(value).casefold())
+    return keyed(key, field, unicodedata.normalize("NFC", unescaped(value)).strip().casefold())
 
 
 def _damaged(problem: str) -> DamagedError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html.entities import html5
@@ -74,17 +73,16 @@ _REFERENCE = re.compile(r"&(?P<name>#\d{1,7};|#[xX][\da-fA-F]{1,6};|[A-Za-z]\w{1
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
-def in_one_form(text: str) -> str:
-    """Return a text as it is stored: HTML's references to characters replaced, in NFC, without blanks at the ends."""
-    if "&" in text:
-        for _ in range(2):  # PHP escapes some texts when they are stored, and all when they are shown
-            text = _REFERENCE.sub(_character, text)
-    return unicodedata.normalize("NFC", text).strip()
+def unescaped(text: str) -> str:
+    """Return a text with HTML's references to characters replaced; an unknown name stays, such as `&notes;`."""
+    for _ in range(2):  # PHP may escape a text when it is stored, and once more when it is shown
+        text = _REFERENCE.sub(_character, text)
+    return text
 
 
 def _character(reference: re.Match[str]) -> str:
-    is_known = reference["name"].startswith("#") or reference["name"] in html5
-    return html.unescape(reference[0]) if is_known else reference[0]
+    name = reference["name"]
+    return html.unescape(reference[0]) if name.startswith("#") else html5.get(name, reference[0])
 
 
 def as_truth(value: object) -> bool | None:

@@ -43,7 +43,7 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
     lambda own: {
         "summary": {n: v * (1 + 1e-15) if n.endswith("_rate") and v else v for n, v in own["summary"].items()}
     },
-    lambda own: {"name": own["name"].encode("ascii", "xmlcharrefreplace").decode()},  # or htmlentities in PHP
+    lambda own: {"name": own["name"].encode("ascii", "xmlcharrefreplace").decode()},  # José as Jos&#233;
     *(lambda _: {},) * 13,
 )
 # How services write a date that is not there.

@@ -179,7 +179,9 @@ def no_answer(code: int) -> Bend:
     """A 204, which has no body, a 200 without success, or another status with the contract's error body."""
     if code == 200:
         return lambda request, reply: Reply({"success": False, "message": "No students found", "data": []})
-    return (lambda request, reply: Reply(status=204, body=b"")) if code == 204 else refused(code, "NOT_FOUND", "None")
+    if code == 204:
+        return lambda request, reply: Reply(status=204, body=b"")
+    return refused(code, "NOT_FOUND", "None")
 
 
 def empty() -> Bend:
