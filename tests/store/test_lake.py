@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pytest
 
 from rollbook.errors import DamagedError
 from rollbook.landing.manifest import Landed, Proof
-from rollbook.store.lake import Candidate, Lake, Part, Staged, compose, unchanged
+from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose, unchanged
 from rollbook.store.staging import Staging
-from rollbook.tables import SETS, TABLES, WALKED
+from rollbook.tables import SETS, TABLES, WALKED, of_set
 from rollbook.util import files
 from tests.flatten.test_rows import page
 from tests.support.flattening import flatten
@@ -142,11 +143,19 @@ def test_a_day_changes_no_table_whose_file_repeats_the_newest_days(file: Path, l
     assert file.exists()
     record, next_day = lake.days()[DAY], date(2026, 11, 21)
     merged = {DAY: record.digest}
-    same, others = record.digests, frozenset(TABLES) - {"students"}
-    assert unchanged(lake.days(), merged, next_day, same) == frozenset(TABLES)
-    assert unchanged(lake.days(), merged, next_day, same | {"students": "another"}) == others
-    assert unchanged(lake.days(), merged, next_day, same | {"observed": "another"}) == frozenset()
-    assert unchanged(lake.days(), {DAY: "another"}, next_day, same) == frozenset(), "what is merged is not this file"
-    assert unchanged(lake.days(), merged | {next_day: "a day"}, next_day, same) == frozenset(), "it is merged already"
-    assert unchanged({}, merged, next_day, same) == frozenset(), "it has expired"
-    assert unchanged(lake.days(), {}, DAY, same) == frozenset(), "it is the first"
+
+    def again(**differing: dict[str, str]) -> DayRecord:
+        return msgspec.structs.replace(record, **differing)
+
+    def left(changed: DayRecord) -> frozenset[str]:
+        return frozenset(TABLES) - unchanged(lake.days(), merged, next_day, changed)
+
+    assert left(record) == frozenset()
+    assert left(again(digests=record.digests | {"students": "another"})) == {"students"}
+    assert left(again(observed=record.observed | {"students": "another"})) == {t.name for t in of_set("students")}
+    assert left(again(observed=record.observed | {"details": "some"})) == {"student_details"}
+    assert left(again(observed={})) == frozenset(TABLES), "an erasure took the checksums along"
+    assert unchanged(lake.days(), {DAY: "another"}, next_day, record) == frozenset(), "what is merged is not this file"
+    assert unchanged(lake.days(), merged | {next_day: "a day"}, next_day, record) == frozenset(), "it is merged already"
+    assert unchanged({}, merged, next_day, record) == frozenset(), "it has expired"
+    assert unchanged(lake.days(), {}, DAY, record) == frozenset(), "it is the first"

@@ -193,7 +193,8 @@ class Composer:
     def copy(self, composed: Composed, lake: Lake) -> None:
         """Copy a day into another lake; the day can still be committed."""
         folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
-        replace(composed, candidate=Candidate(composed.candidate.day, folder)).into(lake)
+        candidate = Candidate(composed.candidate.day, folder, composed.candidate.observed)
+        replace(composed, candidate=candidate).into(lake)
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
         """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.

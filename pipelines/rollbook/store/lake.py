@@ -51,7 +51,8 @@ COPY = "(FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 3, ROW_GROUP_SIZE 1
 
 class DayRecord(Stored, frozen=True, kw_only=True):
     """The sources of one day of the lake, stored as `_day.json`; `digest` covers the sources and the whole content,
-    `digests` each file. The day reflects the first `erasures` erasures; `was` is the digest before the last erasure.
+    `digests` each file, and `observed` has a checksum of each set's observations. The day reflects the first
+    `erasures` erasures; `was` is the digest before the last erasure.
     """
 
     snapshot_date: date
@@ -62,6 +63,7 @@ class DayRecord(Stored, frozen=True, kw_only=True):
     digests: dict[str, str]
     sizes: dict[str, int]
     rows: dict[str, int]
+    observed: dict[str, str] = msgspec.field(default_factory=dict)
     erasures: int = 0
     was: str = ""
     approved: tuple[str, ...] = ()
@@ -99,11 +101,14 @@ class Part:
 
 
 class Candidate:
-    """A composed day that is not part of the lake yet; the files have the lake's layout."""
+    """A composed day that is not part of the lake yet; the files have the lake's layout. `observed` is as in the day's
+    record.
+    """
 
-    def __init__(self, day: date, folder: Path) -> None:
+    def __init__(self, day: date, folder: Path, observed: Mapping[str, str] | None = None) -> None:
         self.day = day
         self.folder = folder
+        self.observed = dict(observed or {})
 
     def path(self, name: str) -> Path:
         """The file of one table, or of `observed`."""
@@ -153,6 +158,9 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         for table in of_set(part.set)
     }
     queries[OBSERVED] = "SELECT * FROM observed ORDER BY ALL"
+    # A sum, since equal rows would cancel each other out of an exclusive or.
+    sums = "SELECT set_name, CAST(SUM(HASH(id, state, table_name)) AS VARCHAR) FROM observed GROUP BY set_name"
+    candidate.observed = dict(con.execute(sums).fetchall())
     each(con, lambda con, name: _copy(con, queries[name], candidate, name), queries)
     return candidate
 
@@ -232,6 +240,7 @@ class Lake:
             digests=candidate.digests,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
+            observed=candidate.observed,
             erasures=erased,
             approved=approved,
         )
@@ -388,18 +397,20 @@ def _write_proven(path: Path, proven: Collection[str], mode: int = files.PRIVATE
 
 
 def unchanged(
-    records: Mapping[date, DayRecord], merged: Mapping[date, str], day: date, digests: Mapping[str, str]
+    records: Mapping[date, DayRecord], merged: Mapping[date, str], day: date, now: Candidate | DayRecord
 ) -> frozenset[str]:
     """The tables in which merging a day changes nothing: the day is later than every `merged` day (with the digest),
-    and the files equal the newest day's, byte for byte, as does what was observed.
+    the files equal the newest day's, byte for byte, and the same was observed of their set.
     """
     newest = max(merged, default=day)
     before = records.get(newest)
     if newest >= day or before is None or before.digest != merged[newest]:
         return frozenset()
-    if before.digests[OBSERVED] != digests[OBSERVED]:
+    if not (before.observed and now.observed):  # an erasure took the checksums along
         return frozenset()
-    return frozenset(name for name in TABLES if before.digests.get(name) == digests.get(name))
+    sets = {name for name in SETS if before.observed.get(name) == now.observed.get(name)}
+    alike = (name for name in TABLES if before.digests.get(name) == now.digests.get(name))
+    return frozenset(name for name in alike if TABLES[name].set in sets)
 
 
 def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:
@@ -439,7 +450,7 @@ def compare(
         return tuple(TableCounts(table=t, before=0, added=rows[t], changed=0, removed=0) for t in TABLES)
 
     merged = dict(con.execute(f"SELECT snapshot_date, digest FROM {current}.spans.days").fetchall())
-    same = unchanged(records, merged, candidate.day, candidate.digests)
+    same = unchanged(records, merged, candidate.day, candidate)
 
     def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
         if table.name in same:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,16 @@ BUILD = "build"
 Amend = Callable[[duckdb.DuckDBPyConnection], None]
 
 
+@dataclass(frozen=True)
+class _Contents:
+    """The contents of a file, as far as a writer asks for them: the merged days with their digests, and of each
+    recorded sync the day, the landing, the beginning and the outcome.
+    """
+
+    days: dict[date, str] = field(default_factory=dict)
+    syncs: tuple[tuple[date, int, datetime, str], ...] = ()
+
+
 class Warehouse:
     """The published file, the next file, and the folder where the writer works."""
 
@@ -72,6 +83,8 @@ class Warehouse:
         self.scratch = self.build / "spill"
         self.staged_lake = self.build / "lake"
         self.own = OwnFiles(ErasureRegister(root / PRIVATE / ERASURES))
+        # By path, inode, modification time and size: to open a file takes 15 ms, since its views are read.
+        self._contents: dict[tuple[Path, int, int, int], _Contents] = {}
         self.lake = Lake(root / "snapshots", mode)
         self.versions = Versions(root, mode, self.lake.folder_mode)
         shared = files.PRIVATE_FILE if shared_mode is None else shared_mode
@@ -95,6 +108,7 @@ class Warehouse:
 
     def sweep(self) -> None:
         """Remove a killed writer's leftovers: an unfinished next file, staged rows, spilled data."""
+        self._contents.clear()
         self.drop_next()
         self.versions.sweep()
         self.pseudonymous.sweep()
@@ -157,24 +171,21 @@ class Warehouse:
 
     def merged_days(self, path: Path | None = None) -> dict[date, str]:
         """The merged days of the published file, or of another, each with the digest. Raises DamagedError."""
-        return dict(self._rows("SELECT snapshot_date, digest FROM spans.days ORDER BY 1", path))
+        return self._contents_of(path or self.published_file).days
 
     def recorded(self, path: Path) -> dict[tuple[date, int], datetime]:
         """The landings in a file's record of the syncs, by day and number: when each began. Raises DamagedError."""
-        rows = self._rows("SELECT snapshot_date, landing, started_at FROM ops.syncs", path)
-        return {(day, number): began.replace(tzinfo=UTC) for day, number, began in rows}
+        return {(day, number): began for day, number, began, _ in self._contents_of(path).syncs}
 
     def outcomes(self, path: Path) -> dict[tuple[date, int], str]:
         """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
-        rows = self._rows("SELECT snapshot_date, landing, outcome FROM ops.syncs", path)
-        return {(day, number): outcome for day, number, outcome in rows}
+        return {(day, number): outcome for day, number, _, outcome in self._contents_of(path).syncs}
 
     def shown(self) -> set[tuple[date, int]]:
         """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
         with suppress(RollbookError):
-            return set(
-                self._rows("SELECT snapshot_date, landing FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)")
-            )
+            shown = self._contents_of(self.published_file)
+            return {(day, number) for day, number, *_ in shown.syncs if day in shown.days}
         return set()
 
     def version(self) -> str | None:
@@ -184,6 +195,20 @@ class Warehouse:
     def bound_to(self) -> int | None:
         """The published file's institution id; None without a file. Raises DamagedError."""
         return next((int(row[0]) for row in self._rows("SELECT school_id FROM main.institution")), None)
+
+    def _contents_of(self, path: Path) -> _Contents:
+        """The contents of a file, if there is one. Raises DamagedError."""
+        if not path.is_file():
+            return _Contents()
+        status = path.stat()
+        seen = path, status.st_ino, status.st_mtime_ns, status.st_size
+        if seen not in self._contents:
+            days = "SELECT LIST(ROW(snapshot_date, digest)) FROM spans.days"
+            syncs = "SELECT LIST(ROW(snapshot_date, landing, started_at, outcome)) FROM ops.syncs"
+            ((merged, recorded),) = self._rows(f"SELECT ({days}), ({syncs})", path)
+            began = ((day, number, at.replace(tzinfo=UTC), outcome) for day, number, at, outcome in recorded or ())
+            self._contents[seen] = _Contents(dict(merged or ()), tuple(began))
+        return self._contents[seen]
 
     def _rows(self, query: str, path: Path | None = None) -> list[tuple[Any, ...]]:
         """The rows that a query selects in the published file, or in another; none without the file. Raises

@@ -61,6 +61,7 @@ def day_without(
         was=record.digest,
         sizes=sizes,
         rows=rows,
+        observed={},
     )
     return rewritten, changed
 

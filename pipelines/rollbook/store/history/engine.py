@@ -131,7 +131,7 @@ class History:
         """Record a day as merged; returns the place among the other days."""
         day, merged = record.snapshot_date, self.merged_days()
         was = self._around(day)
-        same = unchanged(self.records, merged, day, record.digests)
+        same = unchanged(self.records, merged, day, record)
         self._note(record)
         changed = was.completeness_changed ^ set(record.proven)
         return replace(was, completeness_changed=changed, unchanged=same, is_next=day > max(merged, default=date.min))
