@@ -8,9 +8,10 @@ that a proven walk no longer shows was removed (G2).
 from __future__ import annotations
 
 import logging
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date
@@ -284,6 +285,9 @@ def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, .
 
 Names = tuple[tuple[str, str], ...]
 
+# Characters that HTML never writes as a reference. A shorter part would list half a school.
+_PLAIN = re.compile(r"[!#-%(-;=?-~][ !#-%(-;=?-~]{2,}[!#-%(-;=?-~]")
+
 
 class Published(Protocol):
     """The current records and their names: a proven walk may lack some of them."""
@@ -427,8 +431,7 @@ def search_by_names(
         searched.append(field)
         answers = set[str]()
         try:
-            # The stored value is composed (NFC); a service that compares bytes finds the value only in the stored form.
-            for form in dict.fromkeys((value, unicodedata.normalize("NFD", value))):
+            for form in _forms(value):
                 answers.add(search(client, set_, form, sought, sink, walks))
                 if "found" in answers:
                     return Absence(set=set_.name, id=sought, answer="found_by_search", asked_by=tuple(searched))
@@ -438,3 +441,13 @@ def search_by_names(
         except ServiceError as error:
             log.warning("%s %d: the search by %s failed (%s)", set_.name, sought, field, type(error).__name__)
     return Absence(set=set_.name, id=sought, answer="removed" if is_clean else "unclear", asked_by=tuple(searched))
+
+
+def _forms(value: str) -> Iterable[str]:
+    """A name in the forms in which the service may hold it, where it compares bytes: as stored here, which is composed
+    (NFC); decomposed; and the longest part that HTML never writes otherwise (o&#039;brien@school.example).
+    """
+    mailbox, _, _ = value.partition("@")  # the whole school has the domain
+    plain = max(_PLAIN.findall(mailbox), key=len, default=value)
+    plain = value if plain == mailbox else plain
+    return dict.fromkeys((value, unicodedata.normalize("NFD", value), plain))
