@@ -55,6 +55,7 @@ def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest
         ("BASE_URL", "http://records.example.org", "must begin with https://"),
         ("BASE_URL", "https://me:pw@records.example.org", "must hold no user"),
         ("BASE_URL", "https://records.example.org/svcapi", "must end before /svcapi"),
+        ("BASE_URL", "https://records.example.org/svcapi/v1/auth", "must end before /svcapi"),
         ("BASE_URL", "https://records.example.org:99999", "has an invalid host or port"),
         ("BASE_URL", "https://me:pw@[::1", "has an invalid host or port"),
         ("API_KEY", "two words", "must be the key as issued"),
@@ -88,6 +89,25 @@ def test_plain_http_reaches_this_machine(monkeypatch: pytest.MonkeyPatch, host: 
     there = setting(monkeypatch, ROLLBOOK_BASE_URL=f"http://{host}", ROLLBOOK_NOTIFY=f"json://{host}/hook")
     assert there.base_url == f"http://{host}"
     assert there.notify_names == ("address 1 (json)",)
+
+
+def test_quotes_around_a_value_are_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of variables that was written for a shell, read by `docker run --env-file`."""
+    quoted = setting(
+        monkeypatch,
+        ROLLBOOK_API_KEY='"k3y"',
+        ROLLBOOK_WAREHOUSE="'/data/warehouse'",
+        ROLLBOOK_KEEP_DAYS='"30"',
+        ROLLBOOK_REPORT_NAMES="'true'",
+    )
+    assert quoted.api_key.get_secret_value() == "k3y"
+    assert (quoted.warehouse_path, quoted.keep_days, quoted.report_names) == (Path("/data/warehouse"), 30, True)
+
+
+def test_the_scheme_is_written_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        setting(monkeypatch, ROLLBOOK_BASE_URL="Https://Records.example.org/").base_url == "https://Records.example.org"
+    )
 
 
 ELSEWHERE = [

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -163,11 +163,11 @@ def _base_url(value: str) -> str:
         raise ValueError("must be an address such as https://records.example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError("must hold no user, password, query or fragment; the key goes into ROLLBOOK_API_KEY")
-    if parts.path.endswith(("/svcapi", "/svcapi/v1")):
+    if "svcapi" in parts.path.split("/"):
         raise ValueError("must end before /svcapi: Rollbook adds the path itself")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("must begin with https:// (plain http would show the key to the network)")
-    return url
+    return f"{parts.scheme}{url[len(parts.scheme) :]}"  # a tablet writes Https://
 
 
 def _api_key(value: SecretStr) -> SecretStr:
@@ -288,6 +288,13 @@ class _Group(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_quotes(cls, value: object) -> object:
+        """The value without quotes around it, which `docker run --env-file` keeps."""
+        is_quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] in "\"'"
+        return value[1:-1] if isinstance(value, str) and is_quoted else value
 
 
 class WarehouseSettings(_Group):
