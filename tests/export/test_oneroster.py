@@ -15,7 +15,7 @@ from rollbook.export.oneroster import ABSENT, write
 from rollbook.privacy import access
 from tests.support.nights import FIRST, House, new_house, night
 from tests.support.processes.commands import run_at
-from tests.support.records import classes, school_class, student, students
+from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.warehouses.school import DAYS, School
 
 # The tables of fields of the specification's CSV binding (1.2, rostering), in their order; required ones are marked.
@@ -140,6 +140,23 @@ def test_what_left_is_to_be_deleted_and_what_came_begins(house: House, tmp_path:
     assert {(row["status"], row["beginDate"]) for row in new} == {("active", str(night(3)))}
     gone = [row for row in delta["enrollments"] if row["userSourcedId"] == "student-9"]
     assert {(row["status"], row["endDate"]) for row in gone} == {("tobedeleted", str(night(2)))}
+
+
+def test_a_name_in_one_piece_is_cut_at_its_comma_or_its_last_blank(tmp_path: Path) -> None:
+    names = {
+        "Ada Maria King": ("Ada Maria", "King"),
+        "van den Berg, Anna": ("Anna", "van den Berg"),
+        "O'Brien,Ida": ("Ida", "O'Brien"),
+        "Li, Ma": ("Ma", "Li"),
+        "Anna Berg, Jr.": ("Anna Berg,", "Jr."),
+        "Madonna": ("Madonna", "Madonna"),
+    }
+    listed = [student(i, name=name, first_name=MISSING, last_name=None) for i, name in enumerate(names, 1)]
+    with new_house(listed, classes(1)) as house:
+        house.night(1)
+        write(house.published, tmp_path)
+    users = {row["sourcedId"]: (row["givenName"], row["familyName"]) for row in read(tmp_path)["users"]}
+    assert [users[f"student-{i}"] for i in range(1, len(names) + 1)] == [*names.values()]
 
 
 def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tmp_path: Path) -> None:

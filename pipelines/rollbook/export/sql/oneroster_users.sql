@@ -1,5 +1,5 @@
 -- users.csv of OneRoster 1.2: the students, and the teachers of active classes. A name that the service states in one
--- piece is cut at its last blank.
+-- piece is cut at its comma (Berg, Anna van den) or else at its last blank. A comma before a title is none (Berg, Jr.).
 {% import "_oneroster.sql" as o with context %}
 WITH people AS (
     SELECT
@@ -7,15 +7,26 @@ WITH people AS (
     FROM {{ o.students() }}
     UNION ALL
     SELECT 'teacher-' || teacher_id, NULL, NULL, name, email, NULL, gone, modified FROM {{ o.teachers() }}
+),
+cut AS (
+    SELECT
+        *,
+        REGEXP_MATCHES(name, '^[^,]+, *[^, ][^,]*$')
+        AND NOT REGEXP_MATCHES(name, ', *(jr|sr|i+v?|phd|ph\.d|md|m\.d)\.?$', 'i') AS is_family_first
+    FROM people
 )
 SELECT
     id AS "sourcedId", {{ o.state("gone", "modified") }}, 'true' AS "enabledUser", COALESCE(email, id) AS username,
     '' AS "userIds",
-    COALESCE(first_name, REGEXP_REPLACE(name, ' [^ ]+$', ''), 'Unknown') AS "givenName",
-    COALESCE(last_name, REGEXP_EXTRACT(name, '[^ ]+$'), 'Unknown') AS "familyName",
+    COALESCE(
+        first_name, IF(is_family_first, REGEXP_EXTRACT(name, ', *(.*)$', 1), REGEXP_REPLACE(name, ' [^ ]+$', '')), 'Unknown'
+    ) AS "givenName",
+    COALESCE(
+        last_name, IF(is_family_first, REGEXP_EXTRACT(name, '^[^,]+'), REGEXP_EXTRACT(name, '[^ ]+$')), 'Unknown'
+    ) AS "familyName",
     '' AS "middleName", identifier, email, '' AS sms, '' AS phone, '' AS "agentSourcedIds", '' AS grades, '' AS password,
     '' AS "userMasterIdentifier", '' AS "resourceSourcedIds", '' AS "preferredGivenName", '' AS "preferredMiddleName",
     '' AS "preferredFamilyName", {{ o.school() }} AS "primaryOrgSourcedId", '' AS pronouns
-FROM people
+FROM cut
 WHERE {{ o.wanted("gone", "modified") }}
 ORDER BY id
