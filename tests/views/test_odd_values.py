@@ -1,4 +1,4 @@
-"""A number that nobody can mean costs the value, and stops no view or macro."""
+"""A number that nobody can mean costs the value, and stops no view or macro; a date that lies ahead is a finding."""
 
 from __future__ import annotations
 
@@ -51,3 +51,21 @@ def test_a_mistaken_number_costs_its_value_and_no_view() -> None:
         )
         assert refused[-1] == ("student_summaries", 1, "total_time_minutes: out of range")
         ask_views(house)
+
+
+def test_a_day_of_activity_that_lies_ahead_is_a_finding_until_it_has_come() -> None:
+    """A pupil's own computer had the wrong clock. The day after is none: the service's zone may be ahead."""
+    ahead = [
+        student(1, **within("summary", last_activity_date="2062-11-20")),
+        student(2, **within("activity_tracking", last_activity_date=f"{night(4)}", first_login_date="2062-01-01")),
+        student(3, **within("summary", last_activity_date=f"{night(2)}")),
+    ]
+    findings = "SELECT about, since, description FROM data_quality WHERE kind = 'in the future' ORDER BY ALL"
+    first_login = ("student_activity", night(1), "first_login_date lies after the landed day: 2")
+    last_activity = ("student_summaries", night(1), "last_activity_date lies after the landed day: 1")
+    with new_house(classes=classes(1)) as house:
+        house.night(1, ahead)
+        soon = ("student_activity", night(1), "last_activity_date lies after the landed day: 2")
+        assert house.query(findings) == [first_login, soon, last_activity]
+        house.night(4, ahead)
+        assert house.query(findings) == [first_login, last_activity]

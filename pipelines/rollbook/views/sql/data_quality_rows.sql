@@ -137,6 +137,18 @@ SELECT
 FROM history.{{ table.name }} CROSS JOIN newest AS n WHERE valid_to IS NULL AND {{ column.name }} > 100
 UNION ALL
 {% endfor %}
+-- A day of grace: the service's zone may be ahead. Such a student looks active for as long as the date lies ahead.
+{% for table, column in (
+    ("student_summaries", "last_activity_date"),
+    ("student_activity", "last_activity_date"),
+    ("student_activity", "first_login_date"),
+) %}
+SELECT
+    'in the future', '{{ table }}', {{ of_student("student_id") }}, valid_from, n.day,
+    '{{ column }} lies after the landed day'
+FROM history.{{ table }} CROSS JOIN newest AS n WHERE valid_to IS NULL AND {{ column }} > n.day + 1
+UNION ALL
+{% endfor %}
 SELECT 'id_reused', 'students', {{ of_student("student_id") }}, first_day, n.day, '{{ identities.words }}'
 FROM identities CROSS JOIN newest AS n WHERE is_reused
 UNION ALL
