@@ -155,13 +155,35 @@ def test_an_excel_file_says_what_it_shows_of_which_day_and_has_a_sheet_for_each_
         export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="nothing")
 
 
+@pytest.mark.parametrize(
+    ("titles", "expected"),
+    [
+        (["History", "Art"], ["Art", "History (2)"]),  # Excel keeps the name for itself
+        (["\U0001f3a8" * 20], ["\U0001f3a8" * 15]),  # Excel counts an emoji twice
+        (["Year 9 Advanced Maths with Mr O'Brien"], ["Year 9 Advanced Maths with Mr O"]),
+        ([" 'Tis the season"], ["Tis the season"]),
+        (["a\tb\nc\x01"], ["a b c"]),
+        (["A", "a", "A (2)"], ["A", "A (2)", "a (3)"]),
+        ([f"Introduction to computer science {n:03}" for n in range(120)], None),
+    ],
+)
+def test_any_title_of_a_class_names_a_sheet(
+    fortnight: School, out: Path, titles: list[str], expected: list[str] | None
+) -> None:
+    query = f"FROM (VALUES {', '.join(f'({literal(title)})' for title in titles)}) AS t(title)"
+    export(fortnight.published, query, Format.XLSX, out, scratch=out.parent, sheet_by="title")
+    names = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).sheetnames
+    assert sorted(map(str.lower, names)) == sorted(map(str.lower, expected or names))
+    assert (len({name.lower() for name in names}), "history" in map(str.lower, names)) == (len(titles), False)
+
+
 def test_names_of_sheets_are_what_excel_takes(fortnight: School, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = ["A/B", "A:B", "x" * 40, "x" * 50, "'quoted'", "", None]
     written = ", ".join("(NULL)" if value is None else f"({literal(value)})" for value in values)
     query = f"FROM (VALUES {written}) AS t(v)"
     export(fortnight.published, query, Format.XLSX, out, scratch=out.parent, sheet_by="v")
     shown = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).sheetnames
-    assert sorted(shown) == sorted(["rollbook", "quoted", "A B", "A B (2)", "x" * 31, f"{'x' * 26} (2)", "(none)"])
+    assert sorted(shown) == sorted(["rollbook", "quoted", "A B", "A B (2)", "x" * 31, f"{'x' * 27} (2)", "(none)"])
     monkeypatch.setattr(excel, "SHEETS", 3)
     with pytest.raises(ArgumentError, match="v has more than 3 values"):
         export(fortnight.published, query, Format.XLSX, out, scratch=out.parent, sheet_by="v")

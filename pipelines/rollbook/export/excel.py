@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -33,8 +33,9 @@ COLUMNS = {
 WIDEST = 120  # characters; a reason to watch a student has up to about as many
 # Else xlsxwriter turns text into formulas and links.
 ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
-_NOT_IN_NAMES = re.compile(r"[\[\]:*?/\\]|^'|'$")
-_NAME = 31  # characters of a sheet's name
+_NOT_IN_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f]")
+_NAME = 31  # characters of a sheet's name, in UTF-16
+_RESERVED = "history"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def write(rows: duckdb.DuckDBPyRelation, file: IO[bytes], scratch: Path, sheets:
             if called not in shown:
                 if len(shown) == SHEETS:
                     raise ArgumentError(f"{sheets.by} has more than {SHEETS} values: too many sheets for one file")
-                shown[called] = _Sheet(workbook, _free_name(called, shown), rows, sheets.above)
+                shown[called] = _Sheet(workbook, _free_name(called, workbook.sheetnames), rows, sheets.above)
             shown[called].add(row)
             count += 1
         for sheet in shown.values() or [_Sheet(workbook, _free_name(sheets.name, ()), rows, sheets.above)]:
@@ -91,13 +92,18 @@ def _named(rows: duckdb.DuckDBPyRelation, sheets: Sheets) -> Iterator[tuple[str,
             yield sheets.name if at is None else str(row[at] if row[at] is not None else "(none)"), row
 
 
-def _free_name(called: str, taken: Any) -> str:
+def _free_name(called: str, taken: Iterable[str]) -> str:
     """A name that Excel takes for a sheet: short, and unlike the names of the others."""
-    name = _NOT_IN_NAMES.sub(" ", called).strip()[:_NAME] or "rollbook"
-    others, number = {_NOT_IN_NAMES.sub(" ", other).strip()[:_NAME].lower() for other in taken}, 2
-    while name.lower() in others:
-        name, number = f"{name[: _NAME - 5]} ({number})", number + 1
+    others, suffix, number = {_RESERVED, *map(str.lower, taken)}, "", 1
+    while (name := _shortened(called, _NAME - len(suffix)) + suffix).lower() in others:
+        number += 1
+        suffix = f" ({number})"
     return name
+
+
+def _shortened(called: str, most: int) -> str:
+    plain = _NOT_IN_NAMES.sub(" ", called).strip(" '")
+    return plain.encode("utf-16-le")[: 2 * most].decode("utf-16-le", "ignore").rstrip(" '") or "rollbook"
 
 
 class _Sheet:
