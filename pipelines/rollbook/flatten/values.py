@@ -229,6 +229,7 @@ def _date(column: Column, item: Any, oddities: Counter[str]) -> date | None:  # 
     if isinstance(item, dict):  # PHP's DateTime, with its zone beside the date
         item = item.get("date")
     text = item.strip() if isinstance(item, str) else ""
+    text = text.replace("-0001-11-30", "0000-00-00")  # as PHP writes MySQL's zero
     if (match := _YEAR_FIRST.fullmatch(text)) is not None:
         year, month, day = map(int, match.groups())
     elif (match := _DAY_FIRST.fullmatch(text)) is not None:
