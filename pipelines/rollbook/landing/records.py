@@ -59,9 +59,13 @@ _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?\s*", re.ASCII)
-# Commas between thousands, and a comma that can only be the decimal one. 1,234 may be either: it is read as a whole
-# number alone.
-_THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?P<fraction>\.\d{1,30})?\s*", re.ASCII)
+# Marks between thousands (1,234.50 and 1.234,50, 1 234,5 and 1'234.5), and a comma that can only be the decimal one.
+# 1,234 may be either: it is read as a whole number alone.
+_GROUPED = re.compile(
+    r"\s*[+-]?\d{1,3}(?P<mark>[,.' \u2019\u00a0\u202f])\d{3}(?:(?P=mark)\d{3})*"
+    r"(?P<fraction>(?!(?P=mark))[.,]\d{1,30})?\s*",
+    re.ASCII,
+)
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d{1,30},(?:\d{1,2}|\d{4,30})\s*", re.ASCII)
 _TRUTH: dict[object, bool] = {
     **dict.fromkeys((0, "0", "false", "f", "no", "n"), False),
@@ -95,8 +99,10 @@ def as_truth(value: object) -> bool | None:
 def as_number(value: object) -> int | float | None:
     """Return a number, also a number in quotes; None for anything else."""
     if isinstance(value, str):
-        if (thousands := _THOUSANDS.fullmatch(value)) is not None and (thousands["fraction"] or value.count(",") > 1):
-            return float(value.replace(",", ""))
+        if (grouped := _GROUPED.fullmatch(value)) is not None:
+            mark = grouped["mark"]
+            if grouped["fraction"] or mark not in ",." or value.count(mark) > 1:
+                return float(value.replace(mark, "").replace(",", "."))
         if _DECIMAL_COMMA.fullmatch(value):
             return float(value.replace(",", "."))
         if _NUMBER.fullmatch(value):
@@ -106,7 +112,9 @@ def as_number(value: object) -> int | float | None:
 
 def as_integer(value: object) -> int | None:
     """Return an integer, or an integral float converted without loss, also in quotes; None for anything else."""
-    value = as_number(value.replace(",", "") if isinstance(value, str) and _THOUSANDS.fullmatch(value) else value)
+    if isinstance(value, str) and (grouped := _GROUPED.fullmatch(value)) is not None and grouped["mark"] == ",":
+        value = value.replace(",", "")
+    value = as_number(value)
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
