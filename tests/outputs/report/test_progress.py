@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
+from rollbook.landing.records import MAX_NUMBER
 from rollbook.outputs.report import progress
 from rollbook.outputs.report.progress import Chosen, Made, events_of, term_chart
 from rollbook.privacy import access
@@ -146,6 +147,7 @@ def test_a_day_on_which_a_student_was_not_there_is_a_gap() -> None:
     shown_events = [label.text for label in chart.labels if label.y == 14]
     assert shown_events == ["joined", "left"]
     assert term_chart("Missing assignments", {landed[0]: 1}, landed) is None
+    assert term_chart("Missing assignments", {landed[0]: 0, landed[1]: MAX_NUMBER}, landed) is not None
 
 
 def test_an_event_is_a_day_on_which_a_student_joined_or_left_a_class() -> None:

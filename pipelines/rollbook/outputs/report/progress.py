@@ -46,7 +46,7 @@ DAYS = 92
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 PRINT_SECONDS = 300
 HEIGHT, TOP, BOTTOM = 162, 26, 138  # of a student's chart, in pixels
-MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9)  # of its scale
+MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
 
 sql = statements("rollbook.outputs.report")
 
