@@ -19,6 +19,7 @@ from urllib.parse import quote
 import pytest
 
 from rollbook.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence
+from rollbook.landing.records import MAX_ID
 from rollbook.privacy import access
 from rollbook.util.request_guard import OTHER_ACCOUNT
 from tests.support.nights import new_house, night
@@ -26,7 +27,7 @@ from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import COMMAND, run_at
 from tests.support.processes.exploring import Explored, exploring
 from tests.support.processes.servers import free_port, until
-from tests.support.records import school_class, student, students, within
+from tests.support.records import entry, school_class, student, students, within
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import School
 
@@ -167,7 +168,7 @@ def test_another_account_of_this_machine_gets_nothing_even_with_the_token(explor
     assert OTHER_ACCOUNT.encode() in answer
 
 
-def test_headers_have_an_end_and_an_id_has_at_most_eighteen_digits(explored: Explored) -> None:
+def test_headers_have_an_end_and_an_id_has_at_most_nineteen_digits(explored: Explored) -> None:
     with socket.create_connection(("127.0.0.1", explored.port), timeout=30) as opened:
         opened.sendall(f"GET / HTTP/1.1\r\nHost: {explored.host}\r\n".encode())
         with suppress(ConnectionError):
@@ -176,7 +177,7 @@ def test_headers_have_an_end_and_an_id_has_at_most_eighteen_digits(explored: Exp
             pytest.fail("two megabytes of headers were taken")
     for path in ("/class/", "/student/"):
         assert ask(explored, path + "9" * 4301, {}).status == 404
-        assert ask(explored, path + "9" * 18, {}).status == 401
+        assert ask(explored, path + "9" * 19, {}).status == 401
 
 
 def test_only_own_pages_or_a_person_download_or_show_values(explored: Explored) -> None:
@@ -275,6 +276,29 @@ def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:
                 assert (shown.status, SAFE in shown.text, "<img" in shown.text) == (200, True, False), path
             refused = ask(explored, "/students?sort=%3Cimg")
             assert (refused.status, "cannot be sorted by &lt;img" in refused.text) == (404, True)
+
+
+def test_the_largest_ids_have_pages(tmp_path: Path) -> None:
+    """Some services number records by time, with 19 digits."""
+    school = school_class(
+        MAX_ID,
+        course={"course_id": MAX_ID, "course_name": "Algebra"},
+        teacher={"teacher_id": MAX_ID, "name": "Kim", "email": None},
+    )
+    with new_house([student(MAX_ID, classes=[entry(class_id=MAX_ID)])], [school]) as house:
+        house.night(1)
+        with exploring(house.warehouse, tmp_path / "run") as explored:
+            for path in (
+                "/student/{}",
+                "/class/{}",
+                "/teacher/{}",
+                "/course/{}",
+                "/classes?teacher={}",
+                "/students?course={}",
+            ):
+                assert ask(explored, path.format(MAX_ID)).status == 200, path
+                assert ask(explored, path.format("9" * 19)).status in (200, 404), path
+            assert ask(explored, f"/why?table=students&key={MAX_ID}").status == 200
 
 
 def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ Row = SimpleNamespace
 
 ROWS = 25  # on a page
 MAX_PAGE = 10**12  # DuckDB skips no more rows than an integer of 64 bits can count
-# Of more digits than any id has, Python would read no number.
-IS_ID = "[0-9]{1,18}"
+# An id has up to 19 digits (2**63 - 1). Of thousands, Python would read no number.
+IS_ID = "[0-9]{1,19}"
 COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
 # With the writer's memory limit, the largest views would spill to disk.
 MEMORY_LIMIT = "1GB"
