@@ -17,8 +17,9 @@ from rollbook.errors import HeldError, KeyRefusedError
 from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.outputs import report
 from rollbook.outputs.report import morning
-from tests.support.nights import approve_held
+from tests.support.nights import approve_held, new_house
 from tests.support.reading import writable
+from tests.support.records import entry, school_class, student
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
@@ -232,6 +233,21 @@ def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
 
 
 @pytest.mark.slow
+def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No value is stated that a class may lack, but for the completion."""
+    rates = {501: 90.0, 502: 60.0, 503: 75.0}
+    without = dict.fromkeys(("class_code", "class_room", "class_dateadded", "teacher", "student_count"))
+    taught = [school_class(c, **without, summary={"average_completion_rate": rate}) for c, rate in rates.items()]
+    listed = [student(i, classes=[entry(class_id=c) for c in rates]) for i in range(1, 8)]
+    with new_house() as house:
+        house.night(1, listed, taught)
+        page = unescape((house.warehouse / "report.html").read_text())
+    assert 'Class 501</td><td class="n">7</td><td class="n">90.0 %</td><td class="n">–</td>' in page
+    assert "could not be brought up to date" not in caplog.text
+
+
 def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None:
     for day in DAYS[2:4]:  # a weekend, on which nothing changes
         small.sync(day)

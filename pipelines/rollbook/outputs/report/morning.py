@@ -98,8 +98,8 @@ def load_morning(
         con,
         """
         SELECT
-            class_title, student_count AS students, average_completion_rate AS completion, average_score AS score,
-            completion_vs_course AS points
+            class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
+            average_score AS score, completion_vs_course AS points
         FROM main.class_comparison
         WHERE completion_vs_course IS NOT NULL AND NOT is_small
         ORDER BY completion_vs_course DESC, class_id
