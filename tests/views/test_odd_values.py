@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import duckdb
+import random
+from pathlib import Path
+from typing import Any
 
-from rollbook.landing.records import MAX_ID
+import duckdb
+import pytest
+
+from rollbook.errors import HeldError
+from rollbook.export import Format, oneroster
+from rollbook.export.query import export
+from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT
 from rollbook.operations.data_quality import run_quality_checks
+from rollbook.outputs.report import progress
+from rollbook.tables import Column, of_set
 from rollbook.views import catalog, metrics
 from tests.support.nights import House, new_house, night
-from tests.support.records import classes, school_class, student, students, within
+from tests.support.records import Record, classes, entry, school_class, student, students, within
+from tests.support.tiers import daily
 
 # Near the largest id, where a sum or a difference of two would leave the type.
 FIRST_ID = MAX_ID - 1000
@@ -69,3 +80,76 @@ def test_a_day_of_activity_that_lies_ahead_is_a_finding_until_it_has_come() -> N
         assert house.query(findings) == [first_login, soon, last_activity]
         house.night(4, ahead)
         assert house.query(findings) == [first_login, last_activity]
+
+
+TEXTS = (
+    None,
+    "A",
+    "<b>",
+    "\u202eabc",
+    "\U0001f3a8" * 40,
+    "y" * MAX_TEXT,
+    "=1+1",
+    "a\tb\n\x00",
+    "History",
+    "{{x}}",
+    "a/b'",
+)
+NUMBERS = (None, 0, 1, -1, MAX_NUMBER, -MAX_NUMBER, 2**31)
+ALLOWED: dict[str, tuple[Any, ...]] = {
+    "BIGINT": NUMBERS,
+    "DOUBLE": (*NUMBERS, 1e-300, 99.999999999),
+    "DATE": (None, "0001-01-02", "1899-12-29", str(night(1)), "9999-12-31"),
+    "VARCHAR": TEXTS,
+    "BOOLEAN": (None, True, False),
+}
+
+
+def any_value(column: Column, chance: random.Random) -> Any:
+    """A value that the declarations take, often an extreme or none."""
+    if chance.random() < 0.3:
+        return None
+    value = chance.choice((None, 7, MAX_ID) if column.id else (0, 1) if column.is_flag else ALLOWED[column.type])
+    return abs(value) if column.percent and value is not None else value
+
+
+def any_values(record: Record, set_name: str, chance: random.Random) -> Record:
+    """The record with any values in the columns that may lack one."""
+    for table in of_set(set_name):
+        for column in table.columns if not table.is_list else ():
+            if not column.required and column.name not in table.key:
+                *above, last = (*filter(None, [table.path]), *column.path)
+                holder = record
+                for step in above:
+                    holder = holder[step]
+                holder[last] = any_value(column, chance)
+    return record
+
+
+@pytest.mark.parametrize("seed", daily([1, 4], 1))
+def test_any_allowed_values_stop_no_view_page_or_export(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    chance, out = random.Random(seed), tmp_path / "out"
+    with new_house(hold_removed_percent=100, hold_changed_percent=100, report_names=True, pseudonymous=True) as house:
+        for number in (1, 2, 3, 8):
+            listed = [
+                any_values(
+                    student(i, classes=[entry(class_id=501 + (i + k) % 15) for k in range(5)]), "students", chance
+                )
+                for i in (*range(1, 25), FIRST_ID)
+                if chance.random() < 0.9
+            ]
+            try:
+                house.night(number, listed, [any_values(school_class(c), "classes", chance) for c in range(501, 516)])
+            except HeldError:  # most measures vanish
+                house.approve()
+        assert "could not be brought up to date" not in caplog.text, "the morning page, or the file without names"
+        ask_views(house)
+        for form in Format:
+            for view in catalog.views():
+                export(house.published, view.name, form, out, scratch=tmp_path)
+        export(house.published, "roster", Format.XLSX, out, scratch=tmp_path, sheet_by="class_title")
+        for since in (None, night(1)):
+            oneroster.write(house.published, tmp_path / f"roster {since}", since)
+        progress.make(house.published, tmp_path, progress.Chosen(), since=None, pdf=False, scratch=tmp_path)
