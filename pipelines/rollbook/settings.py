@@ -293,8 +293,9 @@ class _Group(BaseSettings):
     @classmethod
     def _without_quotes(cls, value: object) -> object:
         """The value without quotes around it, which `docker run --env-file` keeps."""
-        is_quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] in "\"'"
-        return value[1:-1] if isinstance(value, str) and is_quoted else value
+        if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] in "\"'":
+            return value[1:-1]
+        return value
 
 
 class WarehouseSettings(_Group):

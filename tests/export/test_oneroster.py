@@ -148,6 +148,8 @@ def test_a_name_in_one_piece_is_cut_at_its_comma_or_its_last_blank(tmp_path: Pat
         "van den Berg, Anna": ("Anna", "van den Berg"),
         "O'Brien,Ida": ("Ida", "O'Brien"),
         "Li, Ma": ("Ma", "Li"),
+        "Khan, Md": ("Md", "Khan"),
+        "Berg, I.": ("I.", "Berg"),
         "Anna Berg, Jr.": ("Anna Berg,", "Jr."),
         "Madonna": ("Madonna", "Madonna"),
     }

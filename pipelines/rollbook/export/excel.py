@@ -34,8 +34,8 @@ WIDEST = 120  # characters; a reason to watch a student has up to about as many
 # Else xlsxwriter turns text into formulas and links.
 ONLY_TEXT = {"strings_to_formulas": False, "strings_to_urls": False}
 _NOT_IN_NAMES = re.compile(r"[\[\]:*?/\\\x00-\x1f]")
-_NAME = 31  # characters of a sheet's name, in UTF-16
-_RESERVED = "history"
+_NAME = 31  # characters of a sheet's name
+_RESERVED = "history"  # Excel's own sheet of changes
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ def _free_name(called: str, taken: Iterable[str]) -> str:
 
 
 def _shortened(called: str, most: int) -> str:
+    """A name without the characters that Excel refuses. Excel counts an emoji twice, as UTF-16 does."""
     plain = _NOT_IN_NAMES.sub(" ", called).strip(" '")
     return plain.encode("utf-16-le")[: 2 * most].decode("utf-16-le", "ignore").rstrip(" '") or "rollbook"
 

@@ -50,9 +50,7 @@ DETAIL_BYTES = 4 * 2**20
 DIGITS = 9
 # How services write a date that is not there: zero in .NET and Go; the first day and zero in SQL Server; zero in Delphi
 # and Access; zero in Unix (the day before it, west of Greenwich).
-NO_DATES = tuple(map(date.fromisoformat, (
-    "0001-01-01", "1753-01-01", "1900-01-01", "1899-12-30", "1969-12-31", "1970-01-01",
-)))  # fmt: skip
+NO_DATES = (date(1, 1, 1), date(1753, 1, 1), date(1900, 1, 1), date(1899, 12, 30), date(1969, 12, 31), date(1970, 1, 1))
 # Characters of a refused record that are stored with the reason. The whole record is in raw/.
 MAX_RECORD_TEXT = 2**16
 

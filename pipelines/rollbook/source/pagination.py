@@ -448,6 +448,5 @@ def _forms(value: str) -> Iterable[str]:
     (NFC); decomposed; and the longest part that HTML never writes otherwise (o&#039;brien@school.example).
     """
     mailbox, _, _ = value.partition("@")  # the whole school has the domain
-    plain = max(_PLAIN.findall(mailbox), key=len, default=value)
-    plain = value if plain == mailbox else plain
-    return dict.fromkeys((value, unicodedata.normalize("NFD", value), plain))
+    plain = max(_PLAIN.findall(mailbox), key=len, default=mailbox)
+    return dict.fromkeys((value, unicodedata.normalize("NFD", value), value if plain == mailbox else plain))

@@ -408,9 +408,12 @@ def unchanged(
         return frozenset()
     if not (before.observed and now.observed):  # an erasure took the checksums along
         return frozenset()
-    sets = {name for name in SETS if before.observed.get(name) == now.observed.get(name)}
-    alike = (name for name in TABLES if before.digests.get(name) == now.digests.get(name))
-    return frozenset(name for name in alike if TABLES[name].set in sets)
+    return frozenset(
+        name
+        for name, table in TABLES.items()
+        if before.digests.get(name) == now.digests.get(name)
+        and before.observed.get(table.set) == now.observed.get(table.set)
+    )
 
 
 def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:

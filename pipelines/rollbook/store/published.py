@@ -276,8 +276,7 @@ class OwnFiles:
             return {}
 
     def _digest(self, file: Path) -> str:
-        stat = file.stat()
-        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        seen = files.identity(file.stat())
         if seen not in self._digests:
             self._digests[seen] = files.digest(file)
         return self._digests[seen]

@@ -232,7 +232,6 @@ def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
     assert "nothing from a week ago to compare with" in shown
 
 
-@pytest.mark.slow
 def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -248,6 +247,7 @@ def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters
     assert "could not be brought up to date" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_held_night_is_on_the_page_until_it_is_approved(small: School) -> None:
     for day in DAYS[2:4]:  # a weekend, on which nothing changes
         small.sync(day)

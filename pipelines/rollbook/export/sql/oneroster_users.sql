@@ -12,7 +12,7 @@ cut AS (
     SELECT
         *,
         REGEXP_MATCHES(name, '^[^,]+, *[^, ][^,]*$')
-        AND NOT REGEXP_MATCHES(name, ', *(jr|sr|i+v?|phd|ph\.d|md|m\.d)\.?$', 'i') AS is_family_first
+        AND NOT REGEXP_MATCHES(name, ', *(jr|sr|ii+|iv|phd|ph\.d)\.?$', 'i') AS is_family_first
     FROM people
 )
 SELECT
