@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import unicodedata
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,21 @@ def test_students_are_found_by_any_text_former_students_too(fortnight: School) -
     assert [(row[0], row[-1]) for row in listed(fortnight, pages.students, f"text={leaver}")] == [(leaver, since)]
     everyone = fortnight.rows("SELECT student_id FROM students ORDER BY name, student_id")
     assert [row[:1] for row in listed(fortnight, pages.students)] == everyone
+
+
+def test_every_list_finds_a_name_by_its_words(fortnight: School) -> None:
+    """In any order, whatever the accents, the case and the blanks."""
+    ((key, name, class_id),) = fortnight.rows(
+        f"SELECT student_id, name, class_id FROM roster WHERE student_id IN ({WATCHED}) AND name <> STRIP_ACCENTS(name)"
+        " ORDER BY ALL LIMIT 1"
+    )
+    words = "".join(c for c in unicodedata.normalize("NFD", name) if not unicodedata.combining(c)).upper().split()
+    of_class = partial(pages.school_class, key=class_id)
+    for text in (",\u00a0 ".join(reversed(words)), ", ".join(reversed(name.split()))):
+        assert f"/student/{key}" in {row[0] for row in listed(fortnight, pages.search, f"text={text}")}
+        for page in (pages.students, pages.watch, of_class):
+            assert key in {row[0] for row in listed(fortnight, page, f"text={text}")}
+            assert listed(fortnight, page, f"text={text} nobody") == []
 
 
 def test_two_dates_are_a_week_apart_unless_chosen(fortnight: School) -> None:

@@ -126,6 +126,9 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
         page("[]", total_count="103", page="2", limit="100", total_pages="2", has_next=0, has_prev="1"),
         b"\xef\xbb\xbf" + page("[]"),
         b'<br />\n<b>Warning</b>:  Undefined key "x" in <b>/srv/api.php</b> on line <b>{7}</b><br />\n' + page("[]"),
+        page("[]")
+        + b"\n<br />\n<b>Warning</b>:  Unknown: write failed: {closure}() in <b>Unknown</b> on line <b>0</b>",
+        page("[]") + b"<!-- 0.31 s -->",
         page("[]").replace(b'"success": true', b'"success": "1"'),
         page("[]", total_count="103,0"),
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),

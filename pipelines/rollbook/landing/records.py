@@ -55,6 +55,8 @@ _VALUE = re.compile(
 )
 # Where the object of a page begins: at once, behind a byte order mark, on a line of its own or behind a tag.
 _OBJECT = re.compile(rb'(?:\A|\A\xef\xbb\xbf|[\n>])\s*+(?=\{\s*")')
+# The last place where an object ends: at the end, before a line break or before a tag that opens.
+_END = re.compile(rb".*\}(?=\s*+(?:\Z|<[^/])|[^\S\n]*+\n)", re.DOTALL)
 _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
@@ -202,14 +204,17 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 def readable(content: bytes, *, in_place: bool = False) -> bytes:
     r"""Return a page that JSON does not allow as a page that JSON allows (G9).
 
-    Whatever stands before the object (a byte order mark, a warning of PHP) becomes blanks. A raw tab, line break or
-    other control character in a text is escaped; `in_place`, the character becomes a blank, so that every other byte
-    stays where it was. NaN, the mean of nothing, becomes a blank text, which stands for NULL. A value that cannot be
-    read (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same length,
-    which no column takes: so exactly that value is refused.
+    Whatever stands before the object or behind it (a byte order mark, a warning of PHP) becomes blanks. A raw tab, line
+    break or other control character in a text is escaped; `in_place`, the character becomes a blank, so that every
+    other byte stays where it was. NaN, the mean of nothing, becomes a blank text, which stands for NULL. A value that
+    cannot be read (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same
+    length, which no column takes: so exactly that value is refused.
     """
-    if (found := _OBJECT.search(content)) is not None and content[: found.end()].strip():
-        content = b" " * found.end() + content[found.end() :]
+    begin, end = _OBJECT.search(content), _END.match(content)
+    if begin is not None and end is not None:
+        first, last = begin.end(), end.end()
+        if (content[:first] + content[last:]).strip():
+            content = b" " * first + content[first:last] + b" " * (len(content) - last)
 
     def replaced(match: re.Match[bytes]) -> bytes:
         text, colon = match["text"], match["colon"] or b""

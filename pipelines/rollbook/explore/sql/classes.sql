@@ -1,5 +1,6 @@
 -- Explore: the classes whose title, code, course or teacher contains a text, or with this id; of a teacher or a course
 -- only, if one is given.
+{% import "_words.sql" as words %}
 SELECT
     c.class_id, c.class_title AS class, c.course_name AS course, c.course_id AS "course id",
     c.teacher_name AS teacher, c.teacher_id AS "teacher id",
@@ -17,8 +18,7 @@ LEFT JOIN (
     GROUP BY e.class_id
 ) AS w USING (class_id)
 WHERE ($teacher IS NULL OR c.teacher_id = $teacher) AND ($course IS NULL OR c.course_id = $course)
-    AND ($text = '' OR CAST(c.class_id AS VARCHAR) = $text
-        OR CONTAINS(
-            STRIP_ACCENTS(LOWER(CONCAT_WS(' ', c.class_title, c.class_code, c.course_name, c.teacher_name))),
-            STRIP_ACCENTS(LOWER($text))
-        ))
+    AND (
+        CAST(c.class_id AS VARCHAR) = $text
+        OR {{ words.held("c.class_title, c.class_code, c.course_name, c.teacher_name") }}
+    )

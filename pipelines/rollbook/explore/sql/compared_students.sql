@@ -1,5 +1,6 @@
 -- Explore: the students whose work differs between two days: those first of whom most assignments became missing.
 -- The number of assignments is beside each percentage, since of two assignments one is half.
+{% import "_words.sql" as words %}
 SELECT
     student_id, s.name AS student,
     was.assignment_missing_count AS "missing before",
@@ -15,4 +16,4 @@ LEFT JOIN student_activity_as_of($day) AS now USING (student_id)
 LEFT JOIN student_activity_as_of($before) AS was USING (student_id)
 WHERE ("missing after" IS DISTINCT FROM "missing before"
     OR "completed after" IS DISTINCT FROM "completed before" OR "score after" IS DISTINCT FROM "score before")
-    AND ($text = '' OR CONTAINS(LOWER(s.name), LOWER($text)))
+    AND {{ words.held("s.name") }}

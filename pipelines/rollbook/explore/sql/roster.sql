@@ -1,4 +1,5 @@
 -- Explore: the students of one class. Completion and score are those of all their classes.
+{% import "_words.sql" as words %}
 SELECT
     r.student_id, r.name AS student,
     CASE WHEN m.total_assignments > 0 THEN m.completion_rate END AS "completion in all classes, %",
@@ -10,4 +11,4 @@ FROM main.roster AS r
 LEFT JOIN main.student_summaries AS m USING (student_id)
 LEFT JOIN main.student_activity AS a USING (student_id)
 LEFT JOIN watching AS w USING (student_id)
-WHERE r.class_id = $class_id AND ($text = '' OR CONTAINS(LOWER(r.name), LOWER($text)))
+WHERE r.class_id = $class_id AND {{ words.held("r.name") }}

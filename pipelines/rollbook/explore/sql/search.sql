@@ -1,4 +1,5 @@
 -- Explore: the students, former ones too, classes, teachers and courses that match a text, each with its page's address.
+{% import "_words.sql" as words %}
 WITH students AS ({{ found_students }}),
 classes AS ({{ found_classes }})
 SELECT
@@ -11,10 +12,10 @@ UNION ALL
 SELECT CONCAT('/teacher/', teacher_id), ANY_VALUE(teacher_name), 'teacher', ANY_VALUE(teacher_email), 3
 FROM main.classes
 WHERE teacher_id IS NOT NULL
-    AND CONTAINS(STRIP_ACCENTS(LOWER(CONCAT_WS(' ', teacher_name, teacher_email))), STRIP_ACCENTS(LOWER($text)))
+    AND {{ words.held("teacher_name, teacher_email") }}
 GROUP BY teacher_id
 UNION ALL
 SELECT CONCAT('/course/', course_id), ANY_VALUE(course_name), 'course', CONCAT(COUNT(*), ' classes'), 4
 FROM main.classes
-WHERE course_id IS NOT NULL AND CONTAINS(STRIP_ACCENTS(LOWER(course_name)), STRIP_ACCENTS(LOWER($text)))
+WHERE course_id IS NOT NULL AND {{ words.held("course_name") }}
 GROUP BY course_id

@@ -1,9 +1,9 @@
 -- Explore: the students whose name, email or reference contains a text, or with this id, including former ones.
+{% import "_words.sql" as words %}
 WITH known AS (
     SELECT student_id, name, email, reference_id, valid_to
     FROM history.students
-    WHERE $text = '' OR CAST(student_id AS VARCHAR) = $text
-        OR CONTAINS(STRIP_ACCENTS(LOWER(CONCAT_WS(' ', name, email, reference_id))), STRIP_ACCENTS(LOWER($text)))
+    WHERE CAST(student_id AS VARCHAR) = $text OR {{ words.held("name, email, reference_id") }}
     QUALIFY ROW_NUMBER() OVER (PARTITION BY student_id ORDER BY valid_from DESC) = 1
 )
 SELECT

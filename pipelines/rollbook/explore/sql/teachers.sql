@@ -1,4 +1,5 @@
 -- Explore: the teachers of listed classes whose name or email contains a text, or with this id.
+{% import "_words.sql" as words %}
 WITH listed AS (
     SELECT c.teacher_id, COUNT(DISTINCT e.student_id) AS students, COUNT(DISTINCT w.student_id) AS watched
     FROM main.classes AS c
@@ -12,6 +13,5 @@ SELECT
     COUNT(*) AS classes, COALESCE(ANY_VALUE(l.students), 0) AS students, COALESCE(ANY_VALUE(l.watched), 0) AS "to watch"
 FROM main.classes AS c LEFT JOIN listed AS l USING (teacher_id)
 WHERE c.teacher_id IS NOT NULL
-    AND ($text = '' OR CAST(c.teacher_id AS VARCHAR) = $text
-        OR CONTAINS(STRIP_ACCENTS(LOWER(CONCAT_WS(' ', c.teacher_name, c.teacher_email))), STRIP_ACCENTS(LOWER($text))))
+    AND (CAST(c.teacher_id AS VARCHAR) = $text OR {{ words.held("c.teacher_name, c.teacher_email") }})
 GROUP BY c.teacher_id

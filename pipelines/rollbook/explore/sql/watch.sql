@@ -1,6 +1,7 @@
 -- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
 -- `watching` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's
 -- classes, and since when.
+{% import "_words.sql" as words %}
 WITH watched AS (
     SELECT
         w.student_id, s.name AS student,
@@ -32,7 +33,7 @@ WITH watched AS (
             WHERE ($class IS NULL OR e.class_id = $class) AND ($teacher IS NULL OR c.teacher_id = $teacher)
                 AND ($course IS NULL OR c.course_id = $course)
         ))
-        AND ($text = '' OR CONTAINS(LOWER(CONCAT_WS(' ', s.name, w.reason, w.reason_before)), LOWER($text)))
+        AND {{ words.held("s.name, w.reason, w.reason_before") }}
 )
 SELECT w.*{{ ", a.since, a.classes" if about }}
 FROM watched AS w
