@@ -130,7 +130,7 @@ def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: boo
         shutil.rmtree(target, ignore_errors=True)
         files.move(scratch / "pages", target)
     kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}
-    out.print(f"Wrote {listed([f'{count:,} {progress.FOLDERS[kind]}' for kind, count in kinds.items() if count])}.")
+    out.print(f"Wrote {listed([count_of(count, kind) for kind, count in kinds.items() if count])}.")
     out.print(f"Open {safe(str(target / (progress.PRINTED if pdf else progress.INDEX)))}", soft_wrap=True)
 
 

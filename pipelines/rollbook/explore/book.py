@@ -33,7 +33,7 @@ from rollbook.store.database import connect
 from rollbook.store.fleet import FLEET_BUILD
 from rollbook.store.published import FLEET_FILE, PUBLISHED, check_is_there
 from rollbook.store.schema import check_format
-from rollbook.store.statements import statements
+from rollbook.store.statements import in_order, statements
 from rollbook.store.warehouse import BUILD
 from rollbook.util import files
 from rollbook.views import editable
@@ -142,9 +142,10 @@ class Book:
         ArgumentError when there is no such column.
         """
         sort, page = params.get("sort", ""), min(max(number(params, "page") or 1, 1), MAX_PAGE)
-        quoted = sort.replace('"', '""')
-        chosen = f'"{quoted}" {"DESC" if "desc" in params else "ASC"} NULLS LAST' if sort else ""
-        order = ", ".join(filter(None, (chosen, order)))
+        column = '"' + sort.replace('"', '""') + '"'
+        as_text = f"CASE WHEN TYPEOF({column}) = 'VARCHAR' THEN {in_order(f'CAST({column} AS VARCHAR)')} END"
+        way = f"{'DESC' if 'desc' in params else 'ASC'} NULLS LAST"
+        order = ", ".join(filter(None, (f"{as_text} {way}, {column} {way}" if sort else "", order)))
         by = f" ORDER BY {order}" if order else ""
         paged = f"SELECT *, {total} AS total FROM ({query}){by} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
         try:

@@ -19,6 +19,7 @@ from rollbook.explore.book import COUNTED, Book, Listing, Row, number, sql
 from rollbook.outputs.report import morning, progress
 from rollbook.privacy import access
 from rollbook.store.database import machine_errors
+from rollbook.store.statements import in_order
 from rollbook.tables import TABLES
 from rollbook.views import editable, metrics
 
@@ -98,7 +99,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     listing = book.listing(
         params,
         sql("watch", flag=flag, about=about),
-        "change LIKE 'spoken%', change <> 'new', severity DESC, student, student_id",
+        f"change LIKE 'spoken%', change <> 'new', severity DESC, {in_order('student')}, student_id",
         text=params.get("text", "").strip(),
         show=show,
         day=day,
@@ -144,7 +145,9 @@ def course(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
 def teachers(book: Book, params: QueryParams) -> dict[str, Any]:
     """All teachers of listed classes, or those that match a text."""
     book.watching(book.days[0])
-    listing = book.listing(params, sql("teachers"), "teacher, teacher_id", text=params.get("text", "").strip())
+    listing = book.listing(
+        params, sql("teachers"), f"{in_order('teacher')}, teacher_id", text=params.get("text", "").strip()
+    )
     return {"title": "Teachers", "listing": listing}
 
 
@@ -153,7 +156,7 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
     text = params.get("text", "").strip()
     book.watching(book.days[0])
     query = sql("search", found_students=sql("students"), found_classes=sql("classes"))
-    listing = book.listing(params, query, "place, found, address", text=text, teacher=None, course=None)
+    listing = book.listing(params, query, f"place, {in_order('found')}, address", text=text, teacher=None, course=None)
     kinds = [row[2] for row in listing.rows]
     book.students = kinds.count("student")
     listing = replace(listing, columns=listing.columns[:-1], rows=[row[:-1] for row in listing.rows])
@@ -162,7 +165,7 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
 
 def students(book: Book, params: QueryParams) -> dict[str, Any]:
     """All listed students, or the students that match a text, former students too."""
-    order = '"left on" NULLS FIRST, student, student_id'
+    order = f'"left on" NULLS FIRST, {in_order("student")}, student_id'
     listing = book.listing(params, sql("students"), order, text=params.get("text", "").strip())
     return {"title": "Students", "listing": listing}
 
@@ -182,7 +185,7 @@ def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
         """,
         class_id=key,
     )
-    order = '"completion in all classes, %" NULLS LAST, student, student_id'
+    order = f'"completion in all classes, %" NULLS LAST, {in_order("student")}, student_id'
     return {
         "title": records[0].class_title,
         "found": records[0],
@@ -213,10 +216,11 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         id=key,
     )
     spans = book.rows(
-        """
+        f"""
         SELECT
             class_id, class_title, course_name, joined_on, is_from_before, left_on, end_reason
-        FROM main.enrollment_spans WHERE student_id = $id ORDER BY left_on DESC NULLS FIRST, class_title, class_id
+        FROM main.enrollment_spans WHERE student_id = $id
+        ORDER BY left_on DESC NULLS FIRST, {in_order("class_title")}, class_id
         """,
         id=key,
     )
@@ -282,7 +286,7 @@ def compare(book: Book, params: QueryParams) -> dict[str, Any]:
         ),
         *values.values(),
     )
-    order = '"missing after" - "missing before" DESC NULLS LAST, "score after" - "score before", student, student_id'
+    order = '"missing after" - "missing before" DESC NULLS LAST, "score after" - "score before"'
     text = params.get("text", "").strip()
     return {
         "title": "Two dates",
@@ -292,7 +296,9 @@ def compare(book: Book, params: QueryParams) -> dict[str, Any]:
         "measures": (measures[0], measures[-1]),
         "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
         "records": RECORDS,
-        "listing": book.listing(params, sql("compared_students"), order, text=text, **values),
+        "listing": book.listing(
+            params, sql("compared_students"), f"{order}, {in_order('student')}, student_id", text=text, **values
+        ),
     }
 
 
@@ -383,7 +389,7 @@ def _classes(book: Book, params: QueryParams, **only: Any) -> Listing:
     """A list of the classes of a teacher or a course, or that match a text: as the address says, or as told."""
     values = {name: number(params, name) for name in ("teacher", "course")} | only
     return book.listing(
-        params, sql("classes"), "status, class, class_id", text=params.get("text", "").strip(), **values
+        params, sql("classes"), f"status, {in_order('class')}, class_id", text=params.get("text", "").strip(), **values
     )
 
 

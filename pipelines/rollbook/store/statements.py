@@ -50,5 +50,12 @@ def environment(package: str, folder: str) -> Environment:
         lstrip_blocks=True,
         bytecode_cache=Compiled(package),
     )
-    environment.globals["m"] = environment.get_template(MACROS).module
+    environment.globals |= {"m": environment.get_template(MACROS).module, "in_order": in_order}
     return environment
+
+
+def in_order(text: str) -> str:
+    """SQL to sort a text by as people do: without case and accents, and numbers by their value (9B before 10A)."""
+    plain = f"STRIP_ACCENTS(LOWER({text}))"
+    padded = rf"REGEXP_REPLACE({plain}, '(\d+)', '{'0' * 9}\1', 'g')"
+    return rf"REGEXP_REPLACE({padded}, '\d*(\d{{10}})', '\1', 'g')"

@@ -40,8 +40,8 @@ def markdown(text: str) -> str:
 
 
 def count_of(number: int, thing: str) -> str:
-    """Return a count with its noun: `1 day`, `2,000 days`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    """Return a count with its noun: `1 day`, `2,000 days`, `2 classes`."""
+    return f"{number:,} {thing}{'' if number == 1 else 'es' if thing.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:

@@ -99,6 +99,29 @@ def test_a_choice_makes_its_own_pages_alone(fortnight: School, tmp_path: Path) -
     assert [path.name for path in (tmp_path / "student").glob("*/*")] == [f"{one}.html"]
 
 
+def test_names_and_titles_are_in_the_order_that_people_expect() -> None:
+    named = ["\u00c9mile", "emma", "Emil", "Zoe", "\u00c5sa"]
+    listed = [student(i, name=name) for i, name in enumerate(named, 1)]
+    titles = ["Year 10", "Year 9", "year 9b"]
+    with new_house() as house:
+        house.night(1, listed, [school_class(501 + n, class_title=title) for n, title in enumerate(titles)])
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, Chosen(), since=None, pdf=False, scratch=house.warehouse / "build")
+        index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
+    names = ["\u00c5sa", "Emil", "\u00c9mile", "emma", "Zoe"]
+    assert re.findall("|".join(named), index) == re.findall("|".join(named), of_class) == names
+    assert re.findall("year 9b|Year 9|Year 10", index) == ["Year 9", "year 9b", "Year 10"]
+
+
+def test_a_school_in_which_nobody_is_listed_has_no_pages() -> None:
+    with new_house() as house:
+        house.night(1, [], [])
+        with pytest.raises(ArgumentError, match="Nobody is listed on the newest day"):
+            progress.make(house.published, house.warehouse / "a", ALL, since=None, pdf=False, scratch=house.warehouse)
+        shown = plain(house.warehouse / "report.html")
+        assert "0 % of 0; 0 for several reasons" in shown
+
+
 def test_what_cannot_be_made_says_why(fortnight: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="Nobody is listed for class 1:"):
         made(fortnight, tmp_path / "a", Chosen(class_id=1))
@@ -173,7 +196,7 @@ def test_it_is_noted_replaces_the_pages_of_before_and_an_erasure_deletes_them(ho
     house.night(1, [*students(6), student(7, **within("summary", **BEHIND))], classes(3))
     ran = CliRunner().invoke(app, ["pages"])
     assert ran.exit_code == 0, ran.output
-    assert "Wrote 1 teachers, 3 classes, 7 students." in ran.output
+    assert "Wrote 1 teacher, 3 classes, 7 students." in ran.output
     folder = house.warehouse / "exports" / "pages" / "all"
     assert (folder / "students" / "7.html").is_file()
     house.night(2, students(6))

@@ -227,7 +227,7 @@ def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
     (count,) = school.rows("SELECT COUNT(*) FROM students_to_watch")[0]
     assert f"{count} students are to watch on this first night." in shown
     assert "There is no night before to compare with" in shown
-    assert "The nightly syncs: 1 of 1 nights synced." in shown
+    assert "The nightly syncs: 1 of 1 night synced." in shown
     assert "A trend needs a second night" in shown
     assert "nothing from a week ago to compare with" in shown
 

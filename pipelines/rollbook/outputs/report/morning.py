@@ -21,7 +21,7 @@ from jinja2 import Environment
 
 from rollbook.store.statements import statements
 from rollbook.util import pages
-from rollbook.util.text import figure
+from rollbook.util.text import count_of, figure
 from rollbook.views.metrics import SMALL_CLASS
 
 # A month of trend, and lists that fit on a page.
@@ -510,7 +510,7 @@ def verdict(morning: Row) -> str:
 
 def last_night(morning: Row, *, is_old: bool) -> str:
     """How the newest night went, in a sentence; if the page shows older records (`is_old`), only their day."""
-    counted = f"{morning.students:,} students and {morning.active_classes:,} active classes"
+    counted = f"{count_of(morning.students, 'student')} and {count_of(morning.active_classes, 'active class')}"
     last = morning.nights[-1] if morning.nights else None
     if is_old or (last and last.outcome not in ("synced", "unproven")):
         return f"These are the records of {long_date(morning.day)}: {counted}."
@@ -533,22 +533,22 @@ def trouble_of(morning: Row) -> str:
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""
-    came = f" It brought {last.students:,} students and {last.classes:,} classes." if last.students else ""
-    return f"The sync of {long_date(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
+    came = f" It brought {count_of(last.students, 'student')} and {count_of(last.classes, 'class')}."
+    return f"The sync of {long_date(last.day)} {_NOTHING_NEW[last.outcome]}{came if last.students else ''}"
 
 
 def _outcomes(nights: Sequence[Row]) -> str:
     """How the last nights' syncs went, in a line."""
     synced = sum(night.outcome == "synced" for night in nights)
     others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
-    return "; ".join([f"{synced} of {len(nights)} nights synced", *others]) + "."
+    return "; ".join([f"{synced} of {count_of(len(nights), 'night')} synced", *others]) + "."
 
 
 def figures(morning: Row) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with a day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
     then = week_before(morning.trend, morning.day)
-    share = f"{100 * morning.to_watch / morning.students:.0f} % of {morning.students:,}" if morning.students else ""
+    share = f"{100 * morning.to_watch / (morning.students or 1):.0f} % of {morning.students:,}"
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
         ("average completion", figure(now.completion, " %"), since(now, then, "completion")),

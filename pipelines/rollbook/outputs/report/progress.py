@@ -88,7 +88,9 @@ class Chosen:
         ((found,),) = con.execute(
             "SELECT COUNT(*) FROM (FROM chosen_students UNION ALL FROM chosen_teachers)"
         ).fetchall()
-        if self.words and not found:
+        if not found and not self.words:
+            raise ArgumentError("Nobody is listed on the newest day, so there is no page to make")
+        if not found:
             raise ArgumentError(
                 f'Nobody is listed for {self.words.replace("-", " ")}: `rollbook sql "FROM roster"` shows the ids of'
                 " classes, teachers and students"
@@ -141,6 +143,7 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
 def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     """All that the pages show: students, classes and teachers by id."""
     students = {row.student_id: row for row in all_rows(con, sql("of_students"))}
+    place = {student: n for n, student in enumerate(students)}
     classes = {row.class_id: row for row in all_rows(con, sql("of_classes"))}
     of_range = "SELECT snapshot_date AS day FROM spans.days WHERE snapshot_date >= $since ORDER BY 1"
     landed = [row.day for row in all_rows(con, of_range, since=since)]
@@ -166,7 +169,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     taught = {row[0] for row in con.execute("SELECT teacher_id FROM chosen_teachers").fetchall()}
     for each in classes.values():
         each.title = each.class_title
-        each.students = sorted(of_class[each.class_id], key=lambda s: (s.name, s.student_id))
+        each.students = sorted(of_class[each.class_id], key=lambda s: place[s.student_id])
         each.watched = [student for student in each.students if student.severity]
         if each.teacher_id in taught:
             teacher = teachers.setdefault(
@@ -177,7 +180,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     for teacher in teachers.values():
         watched = {s.student_id: s for each in teacher.classes for s in each.watched}
         ranks = [words for _, words in SEVERITIES]
-        teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), s.name, s.student_id))
+        teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), place[s.student_id]))
     return Row(students=students, classes=classes, teachers=teachers)
 
 

@@ -5,4 +5,4 @@ SELECT
     v.others_in_course
 FROM main.class_comparison AS v
 SEMI JOIN chosen_classes USING (class_id)
-ORDER BY v.class_title, v.class_id
+ORDER BY {{ in_order("v.class_title") }}, v.class_title, v.class_id

@@ -9,4 +9,4 @@ SEMI JOIN chosen_students USING (student_id)
 LEFT JOIN main.classes AS c USING (class_id)
 LEFT JOIN main.class_comparison AS v USING (class_id)
 WHERE e.left_on IS NULL OR e.left_on >= $since
-ORDER BY e.student_id, e.left_on IS NOT NULL, e.class_title, e.class_id, e.joined_on
+ORDER BY e.student_id, e.left_on IS NOT NULL, {{ in_order("e.class_title") }}, e.class_id, e.joined_on

@@ -6,4 +6,4 @@ SELECT
 FROM main.student_progress AS p
 SEMI JOIN chosen_students USING (student_id)
 LEFT JOIN main.students_to_watch AS w USING (student_id)
-ORDER BY p.name, p.student_id
+ORDER BY {{ in_order("p.name") }}, p.name, p.student_id
