@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import SettingError
+from rollbook.landing.records import MAX_ID
 from rollbook.views import editable
 from rollbook.views.editable import Contacted
 
@@ -36,6 +37,7 @@ def test_what_spreadsheet_programs_save_is_read(tmp_path: Path, text: str) -> No
     [
         ("student,on\n", "line 1: the heading must be student_id,on,until"),
         (HEADING + "Ada,2026-11-20,2026-12-04\n", "line 2: student_id is 'Ada'; write a number"),
+        (HEADING + f"{MAX_ID + 1},2026-11-20,2026-12-04\n", f"line 2: student_id is '{MAX_ID + 1}'; write a number"),
         (HEADING + "7,2026-11-20\n", "line 2: until is ''; write a date"),
         (HEADING + '7,"2026-11-20,2026-12-04\n', "line 2: a quotation mark is not closed"),
     ],
@@ -52,18 +54,18 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
 
 def test_a_student_rests_from_the_day_on_and_is_back_on_the_last(tmp_path: Path) -> None:
     editable.contact(tmp_path, 7, ON, UNTIL)
-    editable.contact(tmp_path, 8, ON + timedelta(days=1), UNTIL)
+    editable.contact(tmp_path, MAX_ID, ON + timedelta(days=1), UNTIL)
     days = (ON - timedelta(days=1), ON, UNTIL - timedelta(days=1), UNTIL)
     with duckdb.connect() as con:
         con.execute("CREATE TABLE student_identities (student_id BIGINT, first_day DATE, is_reused BOOLEAN)")
-        assert [sorted(editable.resting(tmp_path, day, con)) for day in days] == [[], [7], [7, 8], []]
+        assert [sorted(editable.resting(tmp_path, day, con)) for day in days] == [[], [7], [7, MAX_ID], []]
     editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7))
     assert editable.read_contacted(tmp_path) == (
-        Contacted(8, ON + timedelta(days=1), UNTIL),
+        Contacted(MAX_ID, ON + timedelta(days=1), UNTIL),
         Contacted(7, UNTIL, UNTIL + timedelta(days=7)),
     )
     editable.contact(tmp_path, 7, UNTIL, None)
-    assert [each.student_id for each in editable.read_contacted(tmp_path)] == [8]
+    assert [each.student_id for each in editable.read_contacted(tmp_path)] == [MAX_ID]
     assert stat.S_IMODE((tmp_path / "contacted.csv").stat().st_mode) == 0o600
 
 

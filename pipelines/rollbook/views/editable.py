@@ -22,6 +22,7 @@ from pathlib import Path
 import duckdb
 
 from rollbook.errors import SettingError
+from rollbook.landing.records import as_id
 from rollbook.util import files
 
 THRESHOLDS, TERMS, CONTACTED = "thresholds.csv", "terms.csv", "contacted.csv"
@@ -200,11 +201,11 @@ def read_contacted(root: Path) -> tuple[Contacted, ...]:
     path, contacted = root / CONTACTED, list[Contacted]()
     for line in _lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
         student, on, until = line.cells[:3]
-        if not (student.isascii() and student.isdecimal() and len(student) <= 18):
+        if (student_id := as_id(student)) is None:
             raise malformed(
                 path, line.number, f"student_id is {student[:40]!r}; write a number, as in students_to_watch"
             )
-        contacted.append(Contacted(int(student), _day(path, line, "on", on), _day(path, line, "until", until)))
+        contacted.append(Contacted(student_id, _day(path, line, "on", on), _day(path, line, "until", until)))
     return tuple(contacted)
 
 
