@@ -31,8 +31,10 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
     lines = [[cell.strip() for cell in re.split("[┃│]", line)] for line in done.stdout.splitlines()]
     titles = fortnight.rows(f"{query} LIMIT 2")
     assert [lines[0], *lines[2:]] == [["class_id", "class_title"], *([str(key), title] for key, title in titles)]
+    by_name = run_at(fortnight.warehouse, "sql", "course_overview", "--rows", "3")
+    assert "There are more than 3 rows" in by_name.stderr
     done = run_at(fortnight.warehouse, "sql", "FROM course_overview LIMIT 3", "--rows", "3")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", by_name.stdout)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,7 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
         ("SELECT 1; SELECT 2", "Ask one query at a time"),
         ("", "Ask one query at a time: this is 0"),
         ("SELEC 1", "DuckDB does not understand the query"),
+        ("nobody", "Table with name nobody does not exist"),
         ("SELECT nobody FROM students", "DuckDB refused the query"),
     ],
 )

@@ -29,9 +29,9 @@ WIDEST = 48
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
     """Run a query on a file and print the result. It is noted in the access log in `root`, as `kind`."""
-    from rollbook.export.query import run_query
+    from rollbook.export.query import query_of, run_query
 
-    text = sys.stdin.read() if query == "-" else query
+    text = query_of(sys.stdin.read() if query == "-" else query)
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
     log.note(

@@ -53,8 +53,8 @@ DICTIONARY = Path("warehouse", "README.md")
 
 @app.command(rich_help_panel=Panel.READ)
 def sql(
-    query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+    query: Annotated[str, typer.Argument(help="A view, a table or a query; - reads it from standard input.")],
+    rows: Annotated[int, typer.Option(min=1, max=10**6, help="How many rows to show at most.")] = 50,
     demo: Demo = False,
 ) -> None:
     """Run one SQL query on the published file and print the result as a table. It only reads."""
@@ -115,12 +115,18 @@ def export(
 
 @app.command(rich_help_panel=Panel.READ)
 def pages(
-    student: Annotated[int | None, typer.Option(metavar="ID", help="Only this student's page.")] = None,
+    student: Annotated[
+        int | None, typer.Option(min=1, max=MAX_ID, metavar="ID", help="Only this student's page.")
+    ] = None,
     class_id: Annotated[
-        int | None, typer.Option("--class", metavar="ID", help="Only this class's page, and its students' pages.")
+        int | None,
+        typer.Option(
+            "--class", min=1, max=MAX_ID, metavar="ID", help="Only this class's page, and its students' pages."
+        ),
     ] = None,
     teacher: Annotated[
-        int | None, typer.Option(metavar="ID", help="Only this teacher's page, own classes and their students.")
+        int | None,
+        typer.Option(min=1, max=MAX_ID, metavar="ID", help="Only this teacher's page, own classes and their students."),
     ] = None,
     since: Annotated[
         date | None,

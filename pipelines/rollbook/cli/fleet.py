@@ -320,8 +320,8 @@ def build_again() -> None:
 
 @fleet_app.command()
 def sql(
-    query: Annotated[str, typer.Argument(help="The query; - reads it from standard input.")],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows to show at most.")] = 50,
+    query: Annotated[str, typer.Argument(help="A view, a table or a query; - reads it from standard input.")],
+    rows: Annotated[int, typer.Option(min=1, max=10**6, help="How many rows to show at most.")] = 50,
     pseudonymous: Pseudonymous = False,
 ) -> None:
     """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
-from rollbook.landing.records import MAX_NUMBER
+from rollbook.landing.records import MAX_ID, MAX_NUMBER
 from rollbook.outputs.report import progress
 from rollbook.outputs.report.progress import Chosen, Made, events_of, term_chart
 from rollbook.privacy import access
@@ -190,6 +190,12 @@ def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         for name, value in house.environment().items():
             monkeypatch.setenv(name, value)
         yield house
+
+
+@pytest.mark.parametrize("option", ["--student", "--class", "--teacher"])
+def test_a_number_that_no_id_can_be_is_a_wrong_argument(house: House, option: str) -> None:
+    ran = CliRunner().invoke(app, ["pages", option, f"{MAX_ID + 1}"])
+    assert (ran.exit_code, ran.exception.__class__) == (2, SystemExit), ran.output
 
 
 def test_it_is_noted_replaces_the_pages_of_before_and_an_erasure_deletes_them(house: House) -> None:
