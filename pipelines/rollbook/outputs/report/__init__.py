@@ -17,6 +17,7 @@ from rollbook.landing.manifest import Hold
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.rollbook import Rollbook
 from rollbook.store.database import connect
+from rollbook.store.schema import check_format
 from rollbook.tables import TABLES, WALKED
 from rollbook.util import files
 from rollbook.views import editable
@@ -47,12 +48,16 @@ class MorningPage(Listener):
         self.path.unlink(missing_ok=True)
 
     def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
-        rollbook = self.rollbook
-        if not rollbook.warehouse.merged_days():  # nothing is published, or all of it was discarded
+        rollbook, published = self.rollbook, self.rollbook.warehouse.published_file
+        if not published.is_file():
             self.path.unlink(missing_ok=True)
             return
         unproven = [u.description for u in rollbook.landings.long_unproven()]
-        with connect(rollbook.warehouse.published_file, scratch=rollbook.warehouse.scratch, read_only=True) as con:
+        with connect(published, scratch=rollbook.warehouse.scratch, read_only=True) as con:
+            check_format(con, published.name)
+            if not con.execute("SELECT 1 FROM spans.days LIMIT 1").fetchall():  # all of it was discarded
+                self.path.unlink(missing_ok=True)
+                return
             names, remarks, resting = rollbook.settings.report_names, [each.remark() for each in rollbook.listeners], {}
             try:
                 today = at.astimezone(rollbook.settings.zone).date()

@@ -72,7 +72,16 @@ def load_morning(
         FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
     """)
     students = _one(con, "SELECT COUNT(*) FROM main.students")
-    silence = _common_silence(con, day, students)
+    trend = all_rows(
+        con,
+        f"""
+        SELECT
+            snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score,
+            active_percent AS active, active_students
+        FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
+        """,
+    )
+    silence = _common_silence(con, students, trend[-1].active_students)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     counted = con.execute("""
         SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
@@ -103,15 +112,6 @@ def load_morning(
         FROM main.class_comparison
         WHERE completion_vs_course IS NOT NULL AND NOT is_small
         ORDER BY completion_vs_course DESC, class_id
-        """,
-    )
-    trend = all_rows(
-        con,
-        f"""
-        SELECT
-            snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score,
-            active_percent AS active
-        FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
         """,
     )
     nights = all_rows(
@@ -155,10 +155,9 @@ def _named(con: duckdb.DuckDBPyConnection, day: date, resting: Mapping[int, date
     return tuple(all_rows(con, sql("named", most=str(NAMED), lately=lately), day=day))
 
 
-def _common_silence(con: duckdb.DuckDBPyConnection, day: date, students: int) -> Row | None:
+def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) -> Row | None:
     """Take the inactive students out of `to_watch` if nearly everybody is inactive; return how many (see above)."""
     inactive = _one(con, "SELECT COUNT(*) FROM to_watch WHERE is_inactive")
-    active = _one(con, f"SELECT active_students FROM main.progress_daily WHERE snapshot_date = DATE '{day}'")
     if students < SILENT_STUDENTS or inactive <= SILENT_SHARE * students or active >= ACTIVE_SHARE * students:
         return None
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
