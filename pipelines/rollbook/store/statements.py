@@ -50,7 +50,7 @@ def environment(package: str, folder: str) -> Environment:
         lstrip_blocks=True,
         bytecode_cache=Compiled(package),
     )
-    environment.globals |= {"m": environment.get_template(MACROS).module, "in_order": in_order}
+    environment.globals |= {"m": environment.get_template(MACROS).module, "in_order": in_order, "apart": apart}
     return environment
 
 
@@ -59,3 +59,12 @@ def in_order(text: str) -> str:
     plain = f"STRIP_ACCENTS(LOWER({text}))"
     padded = rf"REGEXP_REPLACE({plain}, '(\d+)', '{'0' * 9}\1', 'g')"
     return rf"REGEXP_REPLACE({padded}, '\d*(\d{{10}})', '\1', 'g')"
+
+
+def apart(name: str, *by: str) -> str:
+    """SQL for a name, followed by what tells those of the same name apart: the first of the columns `by` that is known.
+    Anna Berg (R-7).
+    """
+    known = ", ".join(f"CAST({column} AS VARCHAR)" for column in by)
+    told = f"CASE WHEN COUNT(*) OVER (PARTITION BY {name}) > 1 THEN CONCAT(' (', COALESCE({known}), ')') ELSE '' END"
+    return f"{name} || {told}"

@@ -113,6 +113,26 @@ def test_names_and_titles_are_in_the_order_that_people_expect() -> None:
     assert re.findall("year 9b|Year 9|Year 10", index) == ["Year 9", "year 9b", "Year 10"]
 
 
+def test_those_of_the_same_name_are_told_apart() -> None:
+    low = within("summary", **BEHIND)
+    listed = [
+        student(1, name="Ada", **low),
+        student(2, name="Ada", reference_id=None, **low),
+        student(3, name="Ben", **low),
+    ]
+    taught = [school_class(501, class_title="Maths"), school_class(502, class_title="Maths", class_code=None)]
+    with new_house(report_names=True) as house:
+        house.night(1, listed, taught)
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
+        index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
+        morning = plain(house.warehouse / "report.html")
+    for page in (index, of_class, morning):
+        assert set(re.findall(r"(?:Ada|Ben)(?: \(.*?\))?", page)) == {"Ada (R-1)", "Ada (2)", "Ben"}
+    assert set(re.findall(r"Maths(?: \(.*?\))?", index)) == {"Maths (C-501)", "Maths (502)"}
+    assert "Maths (C-501) 3 of 3" in morning
+
+
 def test_a_school_in_which_nobody_is_listed_has_no_pages() -> None:
     with new_house() as house:
         house.night(1, [], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -139,11 +140,18 @@ def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: Sch
     assert listed.count("<polyline") > len(matches) / 2
     new = f"SELECT student_id FROM watch_daily WHERE snapshot_date = '{LAST}' AND change = 'newly to watch'"
     to_watch = fortnight.rows(
-        f"SELECT name, severity, reason FROM students_to_watch ORDER BY student_id NOT IN ({new}), severity DESC, student_id"
+        "SELECT name, reference_id, severity, reason FROM students_to_watch"
+        f" ORDER BY student_id NOT IN ({new}), severity DESC, student_id"
     )
+    names = Counter(name for (name,) in fortnight.rows("SELECT name FROM students"))
     assert [tuple(map(unescape, row)) for row in matches] == [
-        (n, f"{severity:.1f}", "high" if severity >= 4 else "medium" if severity >= 2 else "low", why)
-        for n, severity, why in to_watch
+        (
+            name if names[name] == 1 else f"{name} ({reference})",
+            f"{severity:.1f}",
+            "high" if severity >= 4 else "medium" if severity >= 2 else "low",
+            why,
+        )
+        for name, reference, severity, why in to_watch
     ]
 
 

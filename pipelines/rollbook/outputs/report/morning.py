@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import duckdb
 from jinja2 import Environment
 
-from rollbook.store.statements import statements
+from rollbook.store.statements import apart, statements
 from rollbook.util import pages
 from rollbook.util.text import count_of, figure
 from rollbook.views.metrics import SMALL_CLASS
@@ -89,15 +89,16 @@ def load_morning(
     """).fetchall()
     groups = [(words, [row[1:] for row in counted if severity_word(row[0]) == words]) for _, words in SEVERITIES]
     by_severity = tuple((words, *map(sum, zip(*of, strict=True))) for words, of in groups if of)
+    titled = f"(SELECT class_id, {apart('class_title', 'class_code', 'class_id')} AS class_title FROM main.classes)"
     watched = all_rows(
         con,
-        """
+        f"""
         SELECT
             e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)) AS class_title, COUNT(*) AS students,
             COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
         FROM main.student_classes AS e
         LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
-        LEFT JOIN main.classes AS c USING (class_id)
+        LEFT JOIN {titled} AS c USING (class_id)
         GROUP BY e.class_id
         HAVING COUNT(w.student_id) > 0
         ORDER BY watched DESC, new DESC, e.class_id
@@ -105,11 +106,11 @@ def load_morning(
     )
     compared = all_rows(
         con,
-        """
+        f"""
         SELECT
-            class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
+            c.class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
             average_score AS score, completion_vs_course AS points
-        FROM main.class_comparison
+        FROM main.class_comparison INNER JOIN {titled} AS c USING (class_id)
         WHERE completion_vs_course IS NOT NULL AND NOT is_small
         ORDER BY completion_vs_course DESC, class_id
         """,
