@@ -152,6 +152,7 @@ def test_a_name_in_one_piece_is_cut_at_its_comma_or_its_last_blank(tmp_path: Pat
         "Berg, I.": ("I.", "Berg"),
         "Anna Berg, Jr.": ("Anna Berg,", "Jr."),
         "Madonna": ("Madonna", "Madonna"),
+        "Anna\u00a0\u00a0Berg": ("Anna", "Berg"),
     }
     listed = [student(i, name=name, first_name=MISSING, last_name=None) for i, name in enumerate(names, 1)]
     with new_house(listed, classes(1)) as house:
@@ -159,6 +160,21 @@ def test_a_name_in_one_piece_is_cut_at_its_comma_or_its_last_blank(tmp_path: Pat
         write(house.published, tmp_path)
     users = {row["sourcedId"]: (row["givenName"], row["familyName"]) for row in read(tmp_path)["users"]}
     assert [users[f"student-{i}"] for i in range(1, len(names) + 1)] == [*names.values()]
+
+
+def test_an_email_that_siblings_share_is_nobodys_username(tmp_path: Path) -> None:
+    shared = ["Parent@home.example", "parent@home.example", None, "own@home.example", "own@home.example"]
+    with new_house() as house:
+        house.night(1, [student(i, email=email) for i, email in enumerate(shared, 1)], classes(1))
+        house.night(2, [student(i, email=email) for i, email in enumerate(shared[:4], 1)])
+        write(house.published, tmp_path)
+        write(house.published, tmp_path / "delta", night(1))
+    users = {user["sourcedId"]: user for user in read(tmp_path)["users"]}
+    named = {key: user["username"] for key, user in users.items() if key.startswith("student-")}
+    assert named == {f"student-{n}": f"student-{n}" for n in (1, 2, 3)} | {"student-4": "own@home.example"}
+    assert [users[f"student-{n}"]["email"] for n in (1, 2)] == shared[:2]
+    (gone,) = read(tmp_path / "delta")["users"]
+    assert (gone["status"], gone["username"]) == ("tobedeleted", "own@home.example")
 
 
 def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tmp_path: Path) -> None:
