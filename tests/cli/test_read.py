@@ -33,7 +33,7 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
     assert [lines[0], *lines[2:]] == [["class_id", "class_title"], *([str(key), title] for key, title in titles)]
     by_name = run_at(fortnight.warehouse, "sql", "course_overview", "--rows", "3")
     assert "There are more than 3 rows" in by_name.stderr
-    done = run_at(fortnight.warehouse, "sql", "FROM course_overview LIMIT 3", "--rows", "3")
+    done = run_at(fortnight.warehouse, "sql", "FROM course_overview ORDER BY course_name LIMIT 3", "--rows", "3")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", by_name.stdout)
 
 

@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import unicodedata
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from rollbook.export import query as module
 from rollbook.export.query import export
 from rollbook.settings import ROOT
 from rollbook.store.database import literal
+from rollbook.views import catalog
 from tests.support.reading import writable
 from tests.support.warehouses.school import LAST, School
 
@@ -55,6 +57,23 @@ def read(out: Path, form: Format) -> list[list[Any]]:
         return [list(row) for row in sheet.iter_rows(min_row=2, values_only=True)]
     table = pq.read_table(out)
     return [table.column_names, *(list(r.values()) for r in table.to_pylist())]
+
+
+def plain(name: str) -> str:
+    """A name without its accents and case, by which people sort."""
+    letters = (c for c in unicodedata.normalize("NFD", name) if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", "".join(letters)).lower()
+
+
+def test_a_view_that_is_named_comes_in_the_order_in_which_people_read_it(fortnight: School, out: Path) -> None:
+    write(fortnight, "students_to_watch", Format.PARQUET, out)
+    heading, *rows = read(out, Format.PARQUET)
+    severity, name, key = (heading.index(column) for column in ("severity", "name", "student_id"))
+    assert rows == sorted(rows, key=lambda row: (-row[severity], plain(row[name]), row[name], row[key])) != []
+    ordered = {view.name: view for view in catalog.views() if view.order}
+    assert {"roster", "student_progress", "teacher_overview"} < ordered.keys()
+    for view in ordered.values():
+        assert {term.split()[0] for term in view.order} <= {column for column, _ in view.columns}
 
 
 def test_whole_rows_come_back_as_they_were(fortnight: School, out: Path, form: Format) -> None:
@@ -140,11 +159,14 @@ def test_an_excel_file_says_what_it_shows_of_which_day_and_has_a_sheet_for_each_
     export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="class_title")
     book = openpyxl.load_workbook(io.BytesIO(out.read_bytes()))
     titles = [t for (t,) in fortnight.rows("SELECT DISTINCT class_title FROM roster ORDER BY 1")]
+    name = [c.value for c in book[titles[0]][2]].index("Name")
     assert book.sheetnames == titles
     at = [c.value for c in book[titles[0]][2]].index("Class title")
     for title in titles:
         shown = [row[at] for row in book[title].iter_rows(min_row=3, values_only=True)]
         assert set(shown) == {title}
+        names = [row[name] for row in book[title].iter_rows(min_row=3, values_only=True)]
+        assert names == sorted(names, key=plain)
         assert [(len(shown),)] == fortnight.rows(f"SELECT COUNT(*) FROM roster WHERE class_title = '{title}'")
     assert book[titles[0]]["A1"].value == f"Roster, Linden Vale School 1, {LAST}"
     write(fortnight, "roster", Format.XLSX, out)
@@ -163,7 +185,8 @@ def test_an_excel_file_says_what_it_shows_of_which_day_and_has_a_sheet_for_each_
         (["Year 9 Advanced Maths with Mr O'Brien"], ["Year 9 Advanced Maths with Mr O"]),
         ([" 'Tis the season"], ["Tis the season"]),
         (["a\tb\nc\x01"], ["a b c"]),
-        (["A", "a", "A (2)"], ["A", "A (2)", "a (3)"]),
+        (["A", "a", "A (2)"], ["A", "a (2)", "A (2) (2)"]),
+        (["Year 10", "\u00e9cole", "Year 9", "Zoo", "Eco"], ["Eco", "\u00e9cole", "Year 9", "Year 10", "Zoo"]),
         ([f"Introduction to computer science {n:03}" for n in range(120)], None),
     ],
 )

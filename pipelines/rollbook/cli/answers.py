@@ -31,14 +31,14 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     """Run a query on a file and print the result. It is noted in the access log in `root`, as `kind`."""
     from rollbook.export.query import query_of, run_query
 
-    text = query_of(sys.stdin.read() if query == "-" else query)
+    text = sys.stdin.read() if query == "-" else query
     with _noted_if_refused(root, kind, text):
         answer = run_query(file, text, most=rows)
     log.note(
         root,
         kind,
         students=students_in(answer.columns, answer.rows) if answer.is_plain else None,
-        what=log.without_values(text),
+        what=log.without_values(query_of(text)),
     )
     fitting = _fitting(answer.columns, answer.rows) if out.is_terminal else len(answer.columns)
     if fitting < len(answer.columns) and len(answer.rows) == 1:

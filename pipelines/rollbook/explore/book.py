@@ -33,7 +33,7 @@ from rollbook.store.database import connect
 from rollbook.store.fleet import FLEET_BUILD
 from rollbook.store.published import FLEET_FILE, PUBLISHED, check_is_there
 from rollbook.store.schema import check_format
-from rollbook.store.statements import in_order, statements
+from rollbook.store.statements import ordering, statements
 from rollbook.store.warehouse import BUILD
 from rollbook.util import files
 from rollbook.views import editable
@@ -143,17 +143,16 @@ class Book:
         """
         sort, page = params.get("sort", ""), min(max(number(params, "page") or 1, 1), MAX_PAGE)
         column = '"' + sort.replace('"', '""') + '"'
-        as_text = f"CASE WHEN TYPEOF({column}) = 'VARCHAR' THEN {in_order(f'CAST({column} AS VARCHAR)')} END"
-        way = f"{'DESC' if 'desc' in params else 'ASC'} NULLS LAST"
-        order = ", ".join(filter(None, (f"{as_text} {way}, {column} {way}" if sort else "", order)))
-        by = f" ORDER BY {order}" if order else ""
-        paged = f"SELECT *, {total} AS total FROM ({query}){by} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        chosen = ordering(column, "DESC" if "desc" in params else "ASC") if sort else ""
+        order = ", ".join(filter(None, (chosen, order)))
+        in_order = f" ORDER BY {order}" if order else ""
+        paged = f"SELECT *, {total} AS total FROM ({query}){in_order} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
         try:
             columns, results = self.read(paged, **values)
         except duckdb.BinderException:
             raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
         rows = [row[:-1] for row in results]
-        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{by}", values)
+        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{in_order}", values)
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
         """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.

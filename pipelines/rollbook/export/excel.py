@@ -16,6 +16,7 @@ import duckdb
 
 from rollbook.errors import ArgumentError
 from rollbook.store.database import names
+from rollbook.store.statements import ordering
 
 ROWS = 1_048_574  # in a sheet, below the title and the headings
 SHEETS = 255
@@ -85,7 +86,8 @@ def _named(rows: duckdb.DuckDBPyRelation, sheets: Sheets) -> Iterator[tuple[str,
                 f"There is no column {sheets.by} to make sheets by: choose from {names(tuple(rows.columns))}"
             )
         at = rows.columns.index(sheets.by)
-        in_order = rows.project("*, ROW_NUMBER() OVER () AS nth_row").order(f"#{at + 1}, nth_row")
+        numbered = rows.project("*, ROW_NUMBER() OVER () AS nth_row")
+        in_order = numbered.order(f"{ordering(f'#{at + 1}')}, nth_row")
         rows = in_order.project("* EXCLUDE (nth_row)")
     for batch in rows.to_arrow_reader(BATCH):
         for row in zip(*(values.to_pylist() for values in batch.columns), strict=True):

@@ -29,8 +29,9 @@ from rollbook.errors import ArgumentError
 from rollbook.export import Format, excel
 from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
 from rollbook.store.published import check_is_there
+from rollbook.store.statements import ordering
 from rollbook.util import files
-from rollbook.views.catalog import macros
+from rollbook.views import catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,12 +63,14 @@ class QueryResult:
 def run_query(
     published: Path, query: str, parameters: dict[str, Any] | None = None, *, most: int | None = None
 ) -> QueryResult:
-    """Run a query on the published file, read-only; return at most `most` rows (None: all).
+    """Run a query, or the name of a view or table, on the published file, read-only; return at most `most` rows (None:
+    all).
 
     Raises NothingLandedError before the first publish, and ArgumentError when the query would write or DuckDB refuses
     it.
     """
     with open_published(published) as con:
+        query = _in_order(con, query)
         statement = lock(con, published, query)
         is_plain = is_plain_read(con, query)
         with refusals():
@@ -171,7 +174,7 @@ def only_reads(con: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
         raise _more_than_reading("a statement that DuckDB cannot analyze")
     for node in set(nodes) - READING_NODES:
         raise _more_than_reading(node.removesuffix("_QUERY_NODE"))
-    for name in set(functions) - READING_FUNCTIONS - {macro.name for macro in macros()}:
+    for name in set(functions) - READING_FUNCTIONS - {macro.name for macro in catalog.macros()}:
         if not name.startswith("duckdb_"):
             raise _more_than_reading(f"the function {name}")
     return statements[0]
@@ -219,6 +222,16 @@ def query_of(question: str) -> str:
     return f"FROM {question}" if _NAME.fullmatch(question.strip()) else question
 
 
+def _in_order(con: duckdb.DuckDBPyConnection, question: str) -> str:
+    """Turn a question into a query, of a view in the order in which people read it; a district's by institution."""
+    query, name = query_of(question), question.strip()
+    order = catalog.view(name).order if name in catalog.VIEWS else ()
+    with refusals():
+        columns = con.sql(query).columns if order else ()
+    terms = [ordering(*term.split()) for term in ("institution", *order) if term.split()[0] in columns]
+    return f"{query} ORDER BY {', '.join(terms)}" if terms else query
+
+
 # Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).
 FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 # Where semicolons, tabs or line breaks separate columns and rows, the rest of a text is another cell.
@@ -255,7 +268,7 @@ def export(
     there are more rows than an Excel sheet holds.
     """
     with open_published(published) as con:
-        query = query_of(question)
+        query = _in_order(con, question)
         sheets = excel.Sheets(question if query != question else "rollbook", _title(con, question, query), sheet_by)
         writers: dict[Format, Callable[[duckdb.DuckDBPyRelation, IO[bytes], Path], int]] = {
             Format.CSV: _csv,

@@ -61,6 +61,12 @@ def in_order(text: str) -> str:
     return rf"REGEXP_REPLACE({padded}, '\d*(\d{{10}})', '\1', 'g')"
 
 
+def ordering(column: str, way: str = "ASC") -> str:
+    """SQL to order rows by a column of any type: texts as people do (`in_order`), NULL last."""
+    text = f"CASE WHEN TYPEOF({column}) = 'VARCHAR' THEN {in_order(f'CAST({column} AS VARCHAR)')} END"
+    return f"{text} {way} NULLS LAST, {column} {way} NULLS LAST"
+
+
 def apart(name: str, *by: str) -> str:
     """SQL for a name, followed by what tells those of the same name apart: the first of the columns `by` that is known.
     Anna Berg (R-7).

@@ -1,7 +1,7 @@
 """Creates the views and macros, with a comment on each, and on each view's columns.
 
-A view is one file in `sql/`: the header says what a row is, which columns are the key and what each column means; the
-query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
+A view is one file in `sql/`: the header says what a row is, which columns are the key, by which people sort it and what
+each column means; the query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
 in files whose names begin with `_`. To add a view, add the file, and the name to `VIEWS`.
 
 The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
@@ -129,6 +129,7 @@ _MADE = "views_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
+_ORDER = re.compile(r"-- order: (.+)")
 _KEY_COLUMN = re.compile(r"(\w+)( \(may be NULL\))?")
 _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 
@@ -137,7 +138,8 @@ _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 class View:
     """An analysts' view: what a row is, what each column means (in order), the query, and the key.
 
-    The `key` is unique; key columns in `nullable` may be NULL.
+    The `key` is unique; key columns in `nullable` may be NULL. By the columns in `order` (such as `severity DESC`), a
+    person would sort the view; it has no order by itself.
     """
 
     name: str
@@ -146,6 +148,7 @@ class View:
     query: str
     key: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
@@ -178,7 +181,8 @@ def parse(name: str, text: str) -> View:
         raise ValueError(f"{name}.sql does not begin with '-- {name}: what a row is'")
     columns = tuple((m[1], m[2]) for line in header if (m := _COLUMN.fullmatch(line)))
     key, nullable = _key(name, header[1:])
-    return View(name, first[2], columns, text, key, nullable)
+    order = next((tuple(m[1].split(", ")) for line in header if (m := _ORDER.fullmatch(line))), ())
+    return View(name, first[2], columns, text, key, nullable, order)
 
 
 def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

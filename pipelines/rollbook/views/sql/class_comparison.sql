@@ -1,5 +1,6 @@
 -- class_comparison: One row per active class, compared with the active classes of its course and of the institution.
 -- key: class_id
+-- order: class_title, class_id
 --
 -- Averages count each other class once, regardless of its size: the class itself is left out, so that it is compared
 -- with others alone. Ranks start at 1 for the highest; ties share a rank.

@@ -1,5 +1,6 @@
 -- course_overview: One row per course of a listed class.
 -- key: course_id
+-- order: course_name, course_id
 --
 --   course_id           The course's id.
 --   course_name         The course's name.

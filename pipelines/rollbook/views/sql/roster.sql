@@ -1,5 +1,6 @@
 -- roster: One row per class and student in it, with the names of both, the teacher and the course.
 -- key: class_id, student_id
+-- order: class_title, class_id, name, student_id
 --
 -- A class that is not listed has the title that its students' records give it, and no teacher.
 --

@@ -1,5 +1,6 @@
 -- student_progress: One row per student: the student's whole current state.
 -- key: student_id
+-- order: name, student_id
 --
 --   student_id                   Unique student user id.
 --   name                         Full name.

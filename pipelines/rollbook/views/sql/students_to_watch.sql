@@ -1,5 +1,6 @@
 -- students_to_watch: One row per student with at least one reason to watch; most severe first. See main.thresholds.
 -- key: student_id
+-- order: severity DESC, name, student_id
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who

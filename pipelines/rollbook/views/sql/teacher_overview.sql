@@ -1,5 +1,6 @@
 -- teacher_overview: One row per primary teacher of a listed class.
 -- key: teacher_id
+-- order: teacher_name, teacher_id
 --
 --   teacher_id          The primary teacher's id.
 --   teacher_name        The primary teacher's name.
