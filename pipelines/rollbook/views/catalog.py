@@ -1,8 +1,8 @@
 """Creates the views and macros, with a comment on each, and on each view's columns.
 
 A view is one file in `sql/`: the header says what a row is, which columns are the key, by which people sort it and what
-each column means; the query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared parts are Jinja macros
-in files whose names begin with `_`. To add a view, add the file, and the name to `VIEWS`.
+each column means; the query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared
+parts are Jinja macros in files whose names begin with `_`. To add a view, add the file, and the name to `VIEWS`.
 
 The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
 `schema`.
