@@ -113,6 +113,17 @@ def test_names_and_titles_are_in_the_order_that_people_expect() -> None:
     assert re.findall("year 9b|Year 9|Year 10", index) == ["Year 9", "year 9b", "Year 10"]
 
 
+def test_a_day_of_another_year_has_its_year() -> None:
+    last = dict.fromkeys(("first_login_date", "last_activity_date"), "2025-11-19")
+    away = student(1, **within("summary", last_activity_date=None), **within("activity_tracking", **last))
+    with new_house() as house:
+        house.night(1, [away, student(2)], classes(1))
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
+        assert "last active 19 Nov 2025" in plain(folder / "students" / "1.html")
+        assert "last active 19 Nov Classes" in plain(folder / "students" / "2.html")
+
+
 def test_those_of_the_same_name_are_told_apart() -> None:
     low = within("summary", **BEHIND)
     listed = [

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -126,7 +127,8 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
             raise ArgumentError(f"The newest day is {day}: --since must not be later")
         report = _load(con, since)
     common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
-    template = pages.environment("rollbook.outputs.report", day=long_date, short=short_date, figure=figure).get_template
+    filters = {"day": long_date, "short": partial(_short, of=day), "figure": figure}
+    template = pages.environment("rollbook.outputs.report", **filters).get_template
     sheets = [*_sheets(report)]
     for kind, name, sheet in sheets:
         path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
@@ -182,6 +184,11 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         ranks = [words for _, words in SEVERITIES]
         teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), place[s.student_id]))
     return Row(students=students, classes=classes, teachers=teachers)
+
+
+def _short(shown: date, of: date) -> str:
+    """A day on a page of another day: 23 Nov, or 23 Nov 2025 if that was in another year."""
+    return short_date(shown) if shown.year == of.year else f"{short_date(shown)} {shown.year}"
 
 
 def _by(rows: Iterable[Row], column: str) -> Mapping[int, Sequence[Row]]:
