@@ -19,6 +19,7 @@ from rollbook.explore.book import ROWS, Book, Listing
 from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.outputs.report.morning import REASONS, short_date
+from rollbook.store.statements import environment
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
 WATCHED = "SELECT student_id FROM students_to_watch"
@@ -208,6 +209,31 @@ def test_students_are_found_by_any_text_former_students_too(fortnight: School) -
     everyone = fortnight.rows("SELECT student_id FROM students ORDER BY STRIP_ACCENTS(LOWER(name)), student_id")
     for order in ("", "sort=student"):
         assert [row[:1] for row in listed(fortnight, pages.students, order)] == everyone
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("Anna Berg", "berg,anna"),
+        ("Anna\u00a0Berg", "Anna  Berg"),
+        ("Siobhan O'Brien", "o\u2019brien"),
+        ("Siobhan O\u2019Brien", "obrien"),
+        ("Anna Lena M\u00fcller", "Muller, Anna-Lena"),
+        ("Anna\u2011Lena", "anna lena"),
+        ("\u0141ukasz S\u00f8rensen", "sorensen lukasz"),
+        ("Jo Strau\u00df", "STRAUSS"),
+        ("\u00c6gir", "aegir"),
+        ("\u0130pek", "ipek"),
+        ("\u590f\u660e", "\u660e"),
+    ],
+)
+def test_a_name_is_found_as_people_type_it(name: str, typed: str) -> None:
+    held = environment("rollbook.explore", "sql").from_string(
+        '{% import "_words.sql" as words %}{{ words.held("name") }}'
+    )
+    query = f"SELECT {held.render()} FROM (SELECT $name AS name)"
+    for text, found in ((typed, True), (f"{typed} x", False)):
+        assert duckdb.execute(query, {"name": name, "text": text}).fetchall() == [(found,)], text
 
 
 def test_every_list_finds_a_name_by_its_words(fortnight: School) -> None:

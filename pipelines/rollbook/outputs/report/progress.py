@@ -127,8 +127,8 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
             raise ArgumentError(f"The newest day is {day}: --since must not be later")
         report = _load(con, since)
     common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
-    filters = {"day": long_date, "short": partial(_short, of=day), "figure": figure}
-    template = pages.environment("rollbook.outputs.report", **filters).get_template
+    short = partial(_short, of=day)
+    template = pages.environment("rollbook.outputs.report", day=long_date, short=short, figure=figure).get_template
     sheets = [*_sheets(report)]
     for kind, name, sheet in sheets:
         path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
