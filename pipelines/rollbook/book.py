@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from rollbook import settings
 from rollbook.errors import ArgumentError
-from rollbook.export.query import read_arrow, run_query
+from rollbook.export.query import query_of, read_arrow, run_query
 from rollbook.privacy import access
 from rollbook.store.published import DEMO_FOLDER, PUBLISHED
 from rollbook.tables import TABLES
+from rollbook.views import catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,11 +116,12 @@ class Book:
             hint = f": did you mean {' or '.join(alike[:3])}?" if alike else "; `tables()` lists all"
             raise ArgumentError(f"There is no table or view {name!r}{hint}")
         if on is None:
-            return self._ask(f"FROM {name}")
+            return self._ask(name)
         there = sorted(each.removesuffix(_AS_OF) for each in known if each.endswith(_AS_OF))
         if name not in there:
             raise ArgumentError(f"{name} cannot be read as of a day: choose from {', '.join(there)}")
-        return self._ask(f"FROM {name}{_AS_OF}($on)", {"on": _day(on)})
+        order = f" ORDER BY {', '.join(catalog.view(name).order)}" if name in catalog.VIEWS else ""
+        return self._ask(f"FROM {name}{_AS_OF}($on){order}", {"on": _day(on)})
 
     def history(self, name: str, **key: int) -> Any:
         """The versions of a table's records, a row each, with `valid_from` and `valid_to` (missing: still valid).
@@ -150,7 +152,7 @@ class Book:
         return self._ask("FROM changes_since($epoch, $number)", asked)
 
     def to_watch(self, on: date | str | None = None) -> Any:
-        """The students to watch now, or on a day, a row each, with the reasons."""
+        """The students to watch now, or on a day, a row each, with the reasons; the most severe first."""
         return self.table("students_to_watch", on)
 
     def student(self, student_id: int) -> Any:
@@ -160,11 +162,11 @@ class Book:
         )
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Any:
-        """The rows of one query that only reads; `$name` in it is a parameter."""
+        """The rows of one query that only reads, or of a view or table; `$name` in a query is a parameter."""
         return self._ask(sql, parameters)
 
     def _ask(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Any:
-        what = access.without_values(sql)
+        what = access.without_values(query_of(sql))
         # A frame gives its numbers as NumPy's, which DuckDB takes for no number.
         values = {name: value.item() if hasattr(value, "item") else value for name, value in (parameters or {}).items()}
         try:

@@ -81,14 +81,15 @@ def run_query(
 
 
 def read_arrow(published: Path, query: str, parameters: dict[str, Any]) -> tuple[pa.Table, int | None]:
-    """Run a query on the published file, read-only; return its rows, and the number of different students in them (None
-    if the rows may show any student).
+    """Run a query or a name as `run_query`; return its rows, and the number of different students in them (None if the
+    rows may show any student).
 
     Sums of whole numbers are whole numbers, where they fit. Raises the same errors as `run_query`.
     """
     import pyarrow as pa
 
     with open_published(published) as con:
+        query = _in_order(con, query)
         statement = lock(con, published, query)
         is_plain = is_plain_read(con, query)
         with refusals():
