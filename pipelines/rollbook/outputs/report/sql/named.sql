@@ -14,7 +14,9 @@ titles AS (
     GROUP BY e.student_id
 ),
 lately AS ({{ lately }})
-SELECT COALESCE(s.name, f.name) AS name, f.is_new, f.until, f.severity, f.reason, COALESCE(t.classes, 'in no class') AS classes, l.completion
+SELECT
+    COALESCE(s.name, f.name) AS name, f.is_new, f.until, f.severity, f.reason,
+    COALESCE(t.classes, 'in no class') AS classes, l.completion
 FROM first AS f LEFT JOIN titles AS t USING (student_id) LEFT JOIN lately AS l USING (student_id)
 LEFT JOIN (
     SELECT student_id, {{ apart("name", "reference_id", "student_id") }} AS name FROM main.students
