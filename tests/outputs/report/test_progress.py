@@ -104,11 +104,19 @@ def test_names_and_titles_are_in_the_order_that_people_expect() -> None:
     listed = [student(i, name=name) for i, name in enumerate(named, 1)]
     titles = ["Year 10", "Year 9", "year 9b"]
     with new_house() as house:
-        house.night(1, listed, [school_class(501 + n, class_title=title) for n, title in enumerate(titles)])
+        taught = [
+            within("teacher", teacher_id=n, name=f"{name} Teacher")
+            for n, name in enumerate(("\u00c9va", "Zoe", "Eve"), 1)
+        ]
+        house.night(
+            1, listed, [school_class(501 + n, class_title=title, **taught[n]) for n, title in enumerate(titles)]
+        )
         folder = house.warehouse / "made"
         progress.make(house.published, folder, Chosen(), since=None, pdf=False, scratch=house.warehouse / "build")
         index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
     names = ["\u00c5sa", "Emil", "\u00c9mile", "emma", "Zoe"]
+    assert re.findall(r"(\w+) Teacher\b", index) == ["\u00c9va", "Eve", "Zoe"]
+    index, of_class = (re.sub(r"\w+ Teacher\b", "", page) for page in (index, of_class))
     assert re.findall("|".join(named), index) == re.findall("|".join(named), of_class) == names
     assert re.findall("year 9b|Year 9|Year 10", index) == ["Year 9", "year 9b", "Year 10"]
 

@@ -35,7 +35,7 @@ from rollbook.outputs.report.morning import (
     short_date,
 )
 from rollbook.store.database import connect
-from rollbook.store.statements import statements
+from rollbook.store.statements import in_order, statements
 from rollbook.util import files, pages
 from rollbook.util.text import figure
 from rollbook.views.metrics import SMALL_CLASS
@@ -168,7 +168,9 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
     ).fetchall():
         of_class[class_id].append(students[student])
     teachers: dict[int, Row] = {}
-    taught = {row[0] for row in con.execute("SELECT teacher_id FROM chosen_teachers").fetchall()}
+    by_name = f"{in_order('ANY_VALUE(teacher_name)')}, teacher_id"
+    of_teacher = "SELECT teacher_id FROM main.classes SEMI JOIN chosen_teachers USING (teacher_id) GROUP BY teacher_id"
+    taught = [row[0] for row in con.execute(f"{of_teacher} ORDER BY {by_name}").fetchall()]
     for each in classes.values():
         each.title = each.class_title
         each.students = sorted(of_class[each.class_id], key=lambda s: place[s.student_id])
@@ -183,7 +185,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         watched = {s.student_id: s for each in teacher.classes for s in each.watched}
         ranks = [words for _, words in SEVERITIES]
         teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), place[s.student_id]))
-    return Row(students=students, classes=classes, teachers=teachers)
+    return Row(students=students, classes=classes, teachers={key: teachers[key] for key in taught if key in teachers})
 
 
 def _short(shown: date, of: date) -> str:
