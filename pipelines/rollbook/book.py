@@ -120,7 +120,8 @@ class Book:
         there = sorted(each.removesuffix(_AS_OF) for each in known if each.endswith(_AS_OF))
         if name not in there:
             raise ArgumentError(f"{name} cannot be read as of a day: choose from {', '.join(there)}")
-        order = f" ORDER BY {', '.join(catalog.view(name).order)}" if name in catalog.VIEWS else ""
+        view = catalog.view(name) if name in catalog.VIEWS else None
+        order = "" if view is None else view.order_by(dict(view.columns))
         return self._ask(f"FROM {name}{_AS_OF}($on){order}", {"on": _day(on)})
 
     def history(self, name: str, **key: int) -> Any:

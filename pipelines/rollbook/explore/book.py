@@ -145,14 +145,14 @@ class Book:
         column = '"' + sort.replace('"', '""') + '"'
         chosen = ordering(column, "DESC" if "desc" in params else "ASC") if sort else ""
         order = ", ".join(filter(None, (chosen, order)))
-        in_order = f" ORDER BY {order}" if order else ""
-        paged = f"SELECT *, {total} AS total FROM ({query}){in_order} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        ordered = f" ORDER BY {order}" if order else ""
+        paged = f"SELECT *, {total} AS total FROM ({query}){ordered} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
         try:
             columns, results = self.read(paged, **values)
         except duckdb.BinderException:
             raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
         rows = [row[:-1] for row in results]
-        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{in_order}", values)
+        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{ordered}", values)
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
         """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.

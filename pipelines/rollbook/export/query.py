@@ -29,7 +29,6 @@ from rollbook.errors import ArgumentError
 from rollbook.export import Format, excel
 from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
 from rollbook.store.published import check_is_there
-from rollbook.store.statements import ordering
 from rollbook.util import files
 from rollbook.views import catalog
 
@@ -224,13 +223,12 @@ def query_of(question: str) -> str:
 
 
 def _in_order(con: duckdb.DuckDBPyConnection, question: str) -> str:
-    """Turn a question into a query, of a view in the order in which people read it; a district's by institution."""
+    """Turn a question into a query, of a view in the order in which people read it."""
     query, name = query_of(question), question.strip()
-    order = catalog.view(name).order if name in catalog.VIEWS else ()
+    if name not in catalog.VIEWS:
+        return query
     with refusals():
-        columns = con.sql(query).columns if order else ()
-    terms = [ordering(*term.split()) for term in ("institution", *order) if term.split()[0] in columns]
-    return f"{query} ORDER BY {', '.join(terms)}" if terms else query
+        return query + catalog.view(name).order_by(con.sql(query).columns)
 
 
 # Leading characters that make a spreadsheet program read text as a formula (OWASP's list, with full-width forms).

@@ -68,9 +68,7 @@ def ordering(column: str, way: str = "ASC") -> str:
 
 
 def apart(name: str, *by: str) -> str:
-    """SQL for a name, followed by what tells those of the same name apart: the first of the columns `by` that is known.
-    Anna Berg (R-7).
-    """
+    """SQL for a name, with the first known of the columns `by` behind it if others share the name: Anna Berg (R-7)."""
     known = ", ".join(f"CAST({column} AS VARCHAR)" for column in by)
     told = f"CASE WHEN COUNT(*) OVER (PARTITION BY {name}) > 1 THEN CONCAT(' (', COALESCE({known}), ')') ELSE '' END"
     return f"{name} || {told}"

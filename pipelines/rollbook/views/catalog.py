@@ -11,7 +11,7 @@ The views of the lake and the macros are made from the declarations in `tables`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +26,7 @@ from rollbook.store import schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
-from rollbook.store.statements import statements
+from rollbook.store.statements import ordering, statements
 from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
 from rollbook.views import editable, metrics
 
@@ -154,6 +154,13 @@ class View:
     def described(self) -> str:
         """The meaning of a row, and the key: the view's COMMENT in the file."""
         return f"{self.comment} Key: {', '.join(self.key)}." if self.key else self.comment
+
+    def order_by(self, columns: Container[str]) -> str:
+        """The clause that sorts the view by those of the `columns` in `order`, a district's by institution first; empty
+        if people sort it by none.
+        """
+        terms = [term.split() for term in ("institution", *self.order) if term.split()[0] in columns]
+        return f" ORDER BY {', '.join(ordering(*term) for term in terms)}" if self.order and terms else ""
 
 
 @dataclass(frozen=True)

@@ -63,12 +63,12 @@ def load_morning(
     `silence` has the number, and whether terms are given; else None. `terms_ended` is the last day of the last term,
     if that is over.
     """
-    # A temporary table, because several queries use the rows. Names and texts cost most, so only if requested.
+    # A temporary table, because several queries use the rows. Reasons cost most, so only with names.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
     con.execute(f"""
         CREATE OR REPLACE TEMP TABLE to_watch AS
-        SELECT student_id, change, severity, reason_count, {"name, reason," if names else ""} {flags}
+        SELECT student_id, change, severity, reason_count, {"reason," if names else ""} {flags}
         FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
     """)
     students = _one(con, "SELECT COUNT(*) FROM main.students")

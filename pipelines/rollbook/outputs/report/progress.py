@@ -90,7 +90,9 @@ class Chosen:
             "SELECT COUNT(*) FROM (FROM chosen_students UNION ALL FROM chosen_teachers)"
         ).fetchall()
         if not found and not self.words:
-            raise ArgumentError("Nobody is listed on the newest day, so there is no page to make")
+            raise ArgumentError(
+                "Nobody is listed on the newest day, so no page was made. `rollbook status` says how the last sync went"
+            )
         if not found:
             raise ArgumentError(
                 f'Nobody is listed for {self.words.replace("-", " ")}: `rollbook sql "FROM roster"` shows the ids of'
@@ -185,7 +187,7 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
         watched = {s.student_id: s for each in teacher.classes for s in each.watched}
         ranks = [words for _, words in SEVERITIES]
         teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), place[s.student_id]))
-    return Row(students=students, classes=classes, teachers={key: teachers[key] for key in taught if key in teachers})
+    return Row(students=students, classes=classes, teachers={key: teachers[key] for key in taught})
 
 
 def _short(shown: date, of: date) -> str:

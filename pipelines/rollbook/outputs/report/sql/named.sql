@@ -2,7 +2,7 @@
 -- those who were spoken to; with their classes, and their completion in the last 28 days: from so many days ago.
 WITH first AS (
     SELECT
-        student_id, name, reason, severity, r.until,
+        student_id, reason, severity, r.until,
         COALESCE(change = 'newly to watch', FALSE) AND r.until IS NULL AS is_new
     FROM to_watch LEFT JOIN resting AS r USING (student_id)
     WHERE severity IS NOT NULL
@@ -15,10 +15,12 @@ titles AS (
 ),
 lately AS ({{ lately }})
 SELECT
-    COALESCE(s.name, f.name) AS name, f.is_new, f.until, f.severity, f.reason,
+    s.name, f.is_new, f.until, f.severity, f.reason,
     COALESCE(t.classes, 'in no class') AS classes, l.completion
-FROM first AS f LEFT JOIN titles AS t USING (student_id) LEFT JOIN lately AS l USING (student_id)
-LEFT JOIN (
+FROM first AS f
+INNER JOIN (
     SELECT student_id, {{ apart("name", "reference_id", "student_id") }} AS name FROM main.students
 ) AS s USING (student_id)
+LEFT JOIN titles AS t USING (student_id)
+LEFT JOIN lately AS l USING (student_id)
 ORDER BY f.until IS NOT NULL, f.is_new DESC, f.severity DESC, f.student_id
