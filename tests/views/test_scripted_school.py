@@ -52,7 +52,10 @@ SECOND: Records = [
     ),
     FIRST[5],
 ]
-CLASSES = [*classes(2), school_class(503, class_status=0, student_count=7)]
+# A class that has no assignments yet: a service states 0 for it.
+NEW = {"average_completion_rate": 0.0, "average_score": 0.0, "total_engagement_minutes": 0.0}
+OPENED = school_class(504, summary=NEW, **within("assignment_activity", has_assignments=False, assignment_count=0))
+CLASSES = [*classes(2), school_class(503, class_status=0, student_count=7), OPENED]
 # A number left out is a night without a sync. Night 1 is a Friday; nights 2 and 3 end the week.
 NIGHTS: dict[int, Night] = {
     1: Night(FIRST, CLASSES),
@@ -73,7 +76,7 @@ NIGHTS: dict[int, Night] = {
             student(6, classes=[entry(class_title="Algebra 2"), GONE]),
             student(7, classes=[BIOLOGY], house="a field that nobody declared"),
         ],
-        [school_class(501, student_count=4), school_class(502, class_title="Biology")],
+        [school_class(501, student_count=4), school_class(502, class_title="Biology"), OPENED],
     ),
     # The next week; 2 is back, without a word of classes or activity.
     11: Night(
@@ -88,6 +91,7 @@ NIGHTS: dict[int, Night] = {
         [
             school_class(501, student_count=5),
             school_class(502, summary={**CLASSES[1]["summary"], "average_score": 90.0}),
+            school_class(504),
         ],
     ),
     # After a week without a landing.

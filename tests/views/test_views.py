@@ -97,6 +97,12 @@ def class_daily(base: Base) -> pd.DataFrame:
         for other in ("class_summaries", "class_assignment_activity"):
             theirs = base.as_of(other, day).drop(columns=["valid_from", "valid_to"])
             frame = frame.merge(theirs, on="class_id", how="left")
+        is_empty = (frame.assignment_count == 0) | (frame.student_count == 0)
+        for column, is_nothing in (
+            ("average_completion_rate", is_empty),
+            ("average_score", is_empty | (frame.students_with_submissions == 0)),
+        ):
+            frame[column] = frame[column].mask(is_nothing & (frame[column] == 0))
         rows.append(frame.assign(snapshot_date=day, is_active=frame.class_status == 1))
     return pd.concat(rows)
 

@@ -259,6 +259,39 @@ def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> 
     ]
 
 
+def test_a_zero_of_a_class_without_work_or_students_is_no_average(hand: Hand) -> None:
+    """In September, half of the classes are empty or have no assignments yet: a service states 0 for them."""
+    hand.land(D[0], D[7])
+    own: list[tuple[dict[str, Any], dict[str, Any], float, float]] = [
+        ({"student_count": 20}, {"assignment_count": 4, "students_with_submissions": 9}, 80.0, 70.0),
+        ({"student_count": 20}, {"assignment_count": 0}, 0.0, 0.0),
+        ({"student_count": 20}, {"has_assignments": False}, 0.0, 0.0),
+        ({"student_count": 0}, {"assignment_count": 4}, 0.0, 0.0),
+        ({"student_count": 20}, {"assignment_count": 4, "students_with_submissions": 0}, 0.0, 0.0),
+        ({"student_count": 20}, {"assignment_count": 0}, 60.0, 50.0),  # of work that is not counted any more
+        ({"student_count": 20}, {}, 0.0, 0.0),
+    ]
+    for number, (of_class, activity, completion, score) in enumerate(own, start=1):
+        tables: dict[str, dict[str, Any]] = {
+            "classes": {"class_title": f"c{number}", "class_status": 1, "course_id": 5} | of_class,
+            "class_summaries": {"average_completion_rate": completion, "average_score": score},
+            "class_assignment_activity": activity,
+        }
+        for table, values in tables.items():
+            hand.put(f"main.{table}", class_id=number, **values)
+            hand.put(f"history.{table}", class_id=number, valid_from=D[0], **values)
+    shown = [(1, 80.0, 70.0), *((n, None, None) for n in (2, 3, 4)), (5, 0.0, None), (6, 60.0, 50.0), (7, 0.0, 0.0)]
+    columns = "class_id, average_completion_rate, average_score"
+    assert hand.ask(f"SELECT {columns} FROM class_comparison ORDER BY 1") == shown
+    assert hand.ask("SELECT others_in_course, course_completion_rate FROM class_comparison WHERE class_id = 1") == [
+        (3, 20.0)
+    ]
+    assert hand.ask(f"SELECT {columns} FROM class_daily WHERE snapshot_date = DATE '{D[7]}' ORDER BY 1") == shown
+    weekly = f"SELECT {columns}, completion_change, score_change FROM class_weekly WHERE snapshot_date = DATE '{D[7]}'"
+    of_week = hand.ask(f"{weekly} ORDER BY 1")
+    assert of_week == [(*row, *(None if value is None else 0.0 for value in row[1:])) for row in shown]
+
+
 def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand: Hand) -> None:
     hand.land(*D)
     hand.student(1, "Ada")

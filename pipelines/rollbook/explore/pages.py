@@ -155,7 +155,7 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
     """The students, classes, teachers and courses that match a text."""
     text = params.get("text", "").strip()
     book.watching(book.days[0])
-    query = sql("search", found_students=sql("students"), found_classes=sql("classes"))
+    query = sql("search", found_students=sql("students"), found_classes=sql("classes", metric=metrics.SQL))
     listing = book.listing(params, query, f"place, {in_order('found')}, address", text=text, teacher=None, course=None)
     kinds = [row[2] for row in listing.rows]
     book.students = kinds.count("student")
@@ -388,9 +388,8 @@ def why(book: Book, params: QueryParams) -> dict[str, Any]:
 def _classes(book: Book, params: QueryParams, **only: Any) -> Listing:
     """A list of the classes of a teacher or a course, or that match a text: as the address says, or as told."""
     values = {name: number(params, name) for name in ("teacher", "course")} | only
-    return book.listing(
-        params, sql("classes"), f"status, {in_order('class')}, class_id", text=params.get("text", "").strip(), **values
-    )
+    text, order = params.get("text", "").strip(), f"status, {in_order('class')}, class_id"
+    return book.listing(params, sql("classes", metric=metrics.SQL), order, text=text, **values)
 
 
 def _taught(book: Book, params: QueryParams, of: str, key: int) -> dict[str, Any]:

@@ -354,8 +354,8 @@ class MadeUpInstitution:
             "teacher": self._teachers[teacher],
             "student_count": enrolled,
             "summary": {
-                "average_completion_rate": rate,
-                "average_score": score,
+                "average_completion_rate": rate if assignments else 0.0,
+                "average_score": score if assignments else 0.0,
                 "total_engagement_minutes": minutes,
             },
             "assignment_activity": {

@@ -48,6 +48,16 @@ def _of_student(name: str, definition: str, sql: str, shown_in: str = "") -> Met
     return Metric(name, definition, sql, ("student_id",), source, shown_in, is_aggregate=False)
 
 
+def _of_class(name: str, definition: str, column: str, nothing: str) -> Metric:
+    """A measure of an active class, of which a 0 means nothing where there is nothing to measure."""
+    source = (
+        "classes LEFT JOIN class_summaries USING (class_id) LEFT JOIN class_assignment_activity USING (class_id)"
+        " WHERE class_status = 1"
+    )
+    sql = f"CASE WHEN {column} <> 0 OR NOT COALESCE({nothing}, FALSE) THEN {column} END"
+    return Metric(name, definition, sql, ("class_id",), source, f"class_comparison.{column}", is_aggregate=False)
+
+
 def _of_day(name: str, definition: str, sql: str) -> Metric:
     """A measure of all students on one landed day."""
     return Metric(name, definition, sql, ("snapshot_date",), "student_daily", f"progress_daily.{name}")
@@ -72,6 +82,7 @@ def _of_roster(name: str, definition: str, sql: str) -> Metric:
 _LAST_ACTIVITY = "GREATEST(summary.last_activity_date, activity.last_activity_date)"
 _NEVER = "NOT has_ever_logged_in"
 _COMPLETION = "CASE WHEN total_assignments > 0 THEN completion_rate END"
+_EMPTY = "NOT has_assignments OR assignment_count = 0 OR student_count = 0"
 
 METRICS: tuple[Metric, ...] = (
     _of_student(
@@ -135,6 +146,20 @@ METRICS: tuple[Metric, ...] = (
         "student_places",
         "The sum of the classes' own student_count: a student in two of them counts twice.",
         "CAST(SUM(classes.student_count) AS BIGINT)",
+    ),
+    _of_class(
+        "class_completion",
+        "The class's own average completion, percent. A class without assignments or students has none, though its"
+        " record says 0: it counts in no average, and in no rank.",
+        "average_completion_rate",
+        _EMPTY,
+    ),
+    _of_class(
+        "class_score",
+        "The class's own average score. A class without assignments, students or submissions has none, though its"
+        " record says 0.",
+        "average_score",
+        f"{_EMPTY} OR students_with_submissions = 0",
     ),
     _of_roster("roster_students", "Students whose records list the class.", "COUNT(student_id)"),
     _of_roster(

@@ -103,12 +103,13 @@ def _pupil(record: Record, before: Pupil | None) -> Pupil:
 
 
 def _class(record: Record) -> Row:
+    is_empty = 0 in (record["student_count"], record["assignment_activity"]["assignment_count"])
     return {
         **{k: record[k] for k in ("class_title", "student_count")},
         "is_active": record["class_status"] == 1,
         **{k: record["course"][k] for k in ("course_id", "course_name")},
         "teacher_id": record["teacher"]["teacher_id"],
-        **record["summary"],
+        **{k: None if v == 0 and is_empty and k.startswith("average") else v for k, v in record["summary"].items()},
     }
 
 

@@ -2,6 +2,5 @@
 SELECT
     class_title, teacher_name, student_count AS students,
     average_completion_rate AS completion, average_score AS score
-FROM classes JOIN class_summaries USING (class_id)
-WHERE class_status = 1
+FROM class_comparison
 ORDER BY completion DESC LIMIT 5

@@ -4,13 +4,14 @@
 SELECT
     c.class_id, c.class_title AS class, c.course_name AS course, c.course_id AS "course id",
     c.teacher_name AS teacher, c.teacher_id AS "teacher id",
-    c.student_count AS students, s.average_completion_rate AS "completion, %",
-    v.completion_vs_course AS "against its course", s.average_score AS score,
+    c.student_count AS students, {{ metric.class_completion }} AS "completion, %",
+    v.completion_vs_course AS "against its course", {{ metric.class_score }} AS score,
     COALESCE(w.students, 0) AS "to watch",
     CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END AS status
 FROM main.classes AS c
 LEFT JOIN main.class_summaries AS s USING (class_id)
-LEFT JOIN main.class_comparison AS v USING (class_id)
+LEFT JOIN main.class_assignment_activity AS a USING (class_id)
+LEFT JOIN (SELECT class_id, completion_vs_course FROM main.class_comparison) AS v USING (class_id)
 LEFT JOIN (
     SELECT e.class_id, COUNT(*) AS students
     FROM main.student_classes AS e INNER JOIN watching AS w USING (student_id)

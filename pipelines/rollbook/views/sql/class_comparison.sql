@@ -13,14 +13,14 @@
 --   teacher_id                   The primary teacher's id.
 --   teacher_name                 The primary teacher's name.
 --   student_count                Number of enrolled students, as the class's record gives it.
---   average_completion_rate      The class's own average completion, percent, as its record gives it.
+--   average_completion_rate      The class's own, percent; NULL, not 0, without assignments or students.
 --   course_completion_rate       The average of average_completion_rate over the course's other active classes.
 --   completion_vs_course         Points above (below: negative) that average.
 --   institution_completion_rate  The average of average_completion_rate over all other active classes.
 --   completion_vs_institution    Points above (below: negative) that average.
 --   completion_rank_in_course    Place among the course's active classes by completion.
 --   completion_rank              Place among all active classes by completion.
---   average_score                The class's average score.
+--   average_score                The class's own; NULL, not 0, without assignments, students or submissions.
 --   course_score                 The average of average_score over the course's other active classes.
 --   score_vs_course              Points above (below: negative) that average.
 --   institution_score            The average of average_score over all other active classes.
@@ -36,8 +36,12 @@
 --   others_in_institution        On how many other classes institution_completion_rate rests.
 --   is_small                     Fewer than {{ small_class }} students: one of them may move the averages a lot.
 WITH active AS (
-    SELECT c.*, s.average_completion_rate, s.average_score, s.total_engagement_minutes
-    FROM main.classes AS c LEFT JOIN main.class_summaries AS s USING (class_id)
+    SELECT
+        c.*, {{ metric.class_completion }} AS average_completion_rate, {{ metric.class_score }} AS average_score,
+        s.total_engagement_minutes
+    FROM main.classes AS c
+    LEFT JOIN main.class_summaries AS s USING (class_id)
+    LEFT JOIN main.class_assignment_activity USING (class_id)
     WHERE c.class_status = 1
 ),
 rosters AS (

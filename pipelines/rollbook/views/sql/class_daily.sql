@@ -9,8 +9,8 @@
 --   course_name                   The course's name.
 --   teacher_id                    The primary teacher's id on that day.
 --   student_count                 Number of enrolled students.
---   average_completion_rate       Average completion, percent.
---   average_score                 Average score.
+--   average_completion_rate       Average completion, percent; NULL, not 0, without assignments or students.
+--   average_score                 Average score; NULL, not 0, without assignments, students or submissions.
 --   total_engagement_minutes      Total engagement in minutes.
 --   assignment_count              Number of assignments.
 --   students_with_submissions     Enrolled students who had submitted.
@@ -24,8 +24,8 @@ SELECT
     c.course_name,
     c.teacher_id,
     c.student_count,
-    s.average_completion_rate,
-    s.average_score,
+    {{ metric.class_completion }} AS average_completion_rate,
+    {{ metric.class_score }} AS average_score,
     s.total_engagement_minutes,
     a.assignment_count,
     a.students_with_submissions,

@@ -16,8 +16,8 @@
 --   course_name               The course's name.
 --   teacher_id                The primary teacher's id on that day.
 --   student_count             Number of enrolled students, as the class's record gives it.
---   average_completion_rate   Average completion, percent, as the class's record gives it.
---   average_score             Average score, as the class's record gives it.
+--   average_completion_rate   Average completion, percent; NULL, not 0, without assignments or students.
+--   average_score             Average score; NULL, not 0, without assignments, students or submissions.
 --   total_engagement_minutes  Total engagement in minutes.
 --   completion_change         Points of average_completion_rate gained since (lost: negative).
 --   score_change              Points of average_score gained since (lost: negative).
@@ -32,6 +32,26 @@ WITH weeks AS NOT MATERIALIZED (
 ),
 pairs AS NOT MATERIALIZED (
     SELECT w.*, b.snapshot_date AS before_date FROM weeks AS w LEFT JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+),
+{% macro figures(day) -%}
+    SELECT
+        w.week_begins, c.*, {{ metric.class_completion }} AS average_completion_rate,
+        {{ metric.class_score }} AS average_score, s.total_engagement_minutes
+    FROM pairs AS w
+    INNER JOIN history.classes AS c
+        ON {{ m.valid_on("c", day) }}
+    LEFT JOIN history.class_summaries AS s
+        ON s.class_id = c.class_id
+        AND {{ m.valid_on("s", day) }}
+    LEFT JOIN history.class_assignment_activity AS a
+        ON a.class_id = c.class_id
+        AND {{ m.valid_on("a", day) }}
+{%- endmacro %}
+now AS NOT MATERIALIZED (
+{{ figures("w.snapshot_date") }}
+),
+before AS NOT MATERIALIZED (
+{{ figures("w.before_date") }}
 ),
 -- One row per week, class and student in the class both then and now.
 same AS NOT MATERIALIZED (
@@ -70,22 +90,16 @@ SELECT
     c.course_name,
     c.teacher_id,
     c.student_count,
-    s.average_completion_rate,
-    s.average_score,
-    s.total_engagement_minutes,
-    {{ m.difference("s.average_completion_rate - b.average_completion_rate") }} AS completion_change,
-    {{ m.difference("s.average_score - b.average_score") }} AS score_change,
-    s.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
+    c.average_completion_rate,
+    c.average_score,
+    c.total_engagement_minutes,
+    {{ m.difference("c.average_completion_rate - b.average_completion_rate") }} AS completion_change,
+    {{ m.difference("c.average_score - b.average_score") }} AS score_change,
+    c.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
     CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
     m.same_completion_change,
     m.same_score_change
 FROM pairs AS w
-INNER JOIN history.classes AS c
-    ON {{ m.valid_on("c", "w.snapshot_date") }}
-LEFT JOIN history.class_summaries AS s
-    ON s.class_id = c.class_id
-    AND {{ m.valid_on("s", "w.snapshot_date") }}
-LEFT JOIN history.class_summaries AS b
-    ON b.class_id = c.class_id
-    AND {{ m.valid_on("b", "w.before_date") }}
+INNER JOIN now AS c ON c.week_begins = w.week_begins
+LEFT JOIN before AS b ON b.week_begins = w.week_begins AND b.class_id = c.class_id
 LEFT JOIN moved AS m ON m.week_begins = w.week_begins AND m.class_id = c.class_id
