@@ -54,6 +54,22 @@ def test_a_break_is_no_absence_where_terms_are_given(house: House) -> None:
     assert "inactive at once" not in page(house)
 
 
+def test_who_was_registered_in_a_break_has_the_first_days_of_term_to_log_in(house: House) -> None:
+    """Schools register next year's pupils in summer."""
+    new = within("activity_tracking", has_ever_logged_in=False, first_login_date=None, last_activity_date=None)
+    listed = [
+        student(i, registration_date=str(day), **new, **within("summary", last_activity_date=None))
+        for i, day in (
+            (1, LAST_DAY - timedelta(days=13)),
+            (2, LAST_DAY - timedelta(days=11)),
+            (3, LAST_DAY + timedelta(9)),
+        )
+    ]
+    with_terms(house, SUMMER, AUTUMN).night(1, listed, classes(1))
+    query = "SELECT student_id, severity, reason FROM students_to_watch"
+    assert house.query(query) == [(1, 1.07, f"never logged in, registered {LAST_DAY - timedelta(days=13)}")]
+
+
 @pytest.mark.parametrize(
     ("terms", "counted"),
     [

@@ -57,7 +57,12 @@ DEFAULTS: tuple[Threshold, ...] = (
         "Inactive: the last activity this many days (of term, if terms.csv has any) ago or longer.",
         36_500,
     ),
-    Threshold("never_logged_in_days", 14, "Never logged in, and registered this many days ago or longer.", 36_500),
+    Threshold(
+        "never_logged_in_days",
+        14,
+        "Never logged in, and registered this many days (of term, if terms.csv has any) ago or longer.",
+        36_500,
+    ),
     Threshold(
         "falling_points",
         5,

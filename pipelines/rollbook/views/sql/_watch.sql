@@ -18,6 +18,17 @@ their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} WHERE stude
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}
 
+{#- The days since a day that count: those of terms, as nobody is absent in a break. NULL terms: terms.csv has none, so
+    all days count. -#}
+{%- macro term_days(since) -%}
+CASE
+            WHEN terms IS NULL OR {{ since }} IS NULL THEN on_day - {{ since }}
+            ELSE CAST(LIST_SUM([
+                GREATEST(LEAST(t.last_day, on_day) - GREATEST(t.first_day - 1, {{ since }}), 0) FOR t IN terms
+            ]) AS BIGINT)
+        END
+{%- endmacro -%}
+
 {#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids to
     evaluate; by default all students. -#}
 {%- macro watched(whose="") -%}
@@ -70,18 +81,13 @@ state AS (
 judged AS (
     SELECT
         *,
-        -- Nobody is absent in a break. NULL terms: terms.csv has none, so all days count.
-        CASE
-            WHEN terms IS NULL OR last_activity_date IS NULL THEN days_inactive
-            ELSE CAST(LIST_SUM([
-                GREATEST(LEAST(t.last_day, on_day) - GREATEST(t.first_day - 1, last_activity_date), 0) FOR t IN terms
-            ]) AS BIGINT)
-        END AS term_days_inactive,
+        {{ term_days("last_activity_date") }} AS term_days_inactive,
+        {{ term_days("registration_date") }} AS term_days_registered,
         COALESCE(completion_rate < completion_below AND total_assignments >= least_assignments, FALSE)
             AS is_low_completion,
         COALESCE(average_score < score_below, FALSE) AS is_low_score,
         COALESCE(term_days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
-        COALESCE(NOT has_ever_logged_in AND on_day - registration_date >= never_logged_in_days, FALSE)
+        COALESCE(NOT has_ever_logged_in AND term_days_registered >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
         -- Compare only if totals did not reset and both days have enough assignments.
         total_before >= least_assignments AND total_assignments >= total_before
@@ -103,9 +109,7 @@ weighed AS (
             {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
             + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
             + {{ counts("is_inactive", "term_days_inactive - inactive_days", "inactive_days") }}
-            + {{ counts(
-                "is_never_logged_in", "on_day - registration_date - never_logged_in_days", "never_logged_in_days"
-            ) }}
+            + {{ counts("is_never_logged_in", "term_days_registered - never_logged_in_days", "never_logged_in_days") }}
             + GREATEST(
                 {{ counts(
                     "is_completion_falling", "completion_rate_before - completion_rate - falling_points", "falling_points"

@@ -4,7 +4,7 @@
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
--- never logged in is not also inactive. With terms in terms.csv, only days of term count as inactive.
+-- never logged in is not also inactive. With terms in terms.csv, only days of term count, for both.
 --
 -- The service may begin to count again, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
 -- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
@@ -25,7 +25,7 @@
 --   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
 --   is_low_score             average_score is under score_below.
 --   is_inactive              The last activity is inactive_days ago or longer, counted in days of term.
---   is_never_logged_in       Never logged in, though registered for never_logged_in_days or longer.
+--   is_never_logged_in       Never logged in, though registered never_logged_in_days ago or longer, in days of term.
 --   is_falling               Completion or score fell within falling_days by more than its threshold, as said above.
 --   completion_rate          Assignment completion now, percent.
 --   completion_rate_before   Completion falling_days before the newest landed day; NULL if not known then.
