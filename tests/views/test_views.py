@@ -115,7 +115,9 @@ def calendar(base: Base) -> pd.DataFrame:
         rows.append(
             {"day": day, "iso_year": week.year, "iso_week": week.week, "weekday": week.weekday}
             | {"week_begins": day - pd.Timedelta(days=week.weekday - 1), "weekday_name": day.day_name()}
-            | {"is_weekend": week.weekday > 5, "term": None, "term_week": None, "is_landed": landed}
+            | {"is_weekend": week.weekday > 5, "is_landed": landed}
+            # The demo's autumn of 2026 begins with week 35.
+            | {"term": "Autumn 2026", "term_week": week.week - 34}
             | {"is_proven": proven.get(day) == {"students", "classes"} if landed else None}
         )
     return pd.DataFrame(rows)

@@ -23,7 +23,10 @@ from rollbook.night import sync
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, publish
 from rollbook.night.writing import writer
+from rollbook.sandbox.institution import terms
 from rollbook.settings import load
+from rollbook.views import editable
+from rollbook.views.editable import Term
 from tests.support.reading import rows
 from tests.support.wire.service import Sandbox
 
@@ -107,11 +110,13 @@ def small_synced(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Pa
 
 @pytest.fixture(scope="session")
 def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> School:
-    """The fortnight, synced night by night. For reading only."""
+    """The fortnight, synced night by night, with the terms that the demo gives. For reading only."""
 
     def play(warehouse: Path) -> None:
         with Sandbox(day=FIRST, api_key=KEY) as sandbox:
             school = School(warehouse, sandbox)
+            warehouse.mkdir()
+            editable.ensure(warehouse, terms=(Term(*term) for term in terms(FIRST, LAST + timedelta(days=365))))
             for day in DAYS:
                 school.sync(day)
 
