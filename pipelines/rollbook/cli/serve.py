@@ -350,7 +350,8 @@ def demo(
         played = [last - timedelta(days=n) for n in reversed(range(days))]
         os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
         rollbook = open_rollbook()
-        terms = [editable.Term(*term) for term in terms_between(played[0], last + timedelta(days=365))]
+        year = timedelta(days=365)
+        terms = [editable.Term(*term) for term in terms_between(last - year, last + year)]
         editable.ensure(rollbook.warehouse.root, terms=terms)
         out.print(f"A made-up school of {students} students, on {sandbox.url}; {days} nights, the last in Dagster.")
         for day in played:

@@ -116,7 +116,8 @@ def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Schoo
         with Sandbox(day=FIRST, api_key=KEY) as sandbox:
             school = School(warehouse, sandbox)
             warehouse.mkdir()
-            editable.ensure(warehouse, terms=(Term(*term) for term in terms(FIRST, LAST + timedelta(days=365))))
+            year = timedelta(days=365)
+            editable.ensure(warehouse, terms=(Term(*term) for term in terms(LAST - year, LAST + year)))
             for day in DAYS:
                 school.sync(day)
 
