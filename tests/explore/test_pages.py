@@ -112,6 +112,19 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
     assert (counted[7], counted[8], counted[10]) == (own, against, watched)
 
 
+def test_a_class_without_assignments_has_nothing_to_average(fortnight: School) -> None:
+    ((key,),) = fortnight.rows(
+        "SELECT MIN(class_id) FROM class_assignment_activity JOIN class_summaries USING (class_id)"
+        " WHERE assignment_count = 0 AND average_completion_rate = 0"
+    )
+    values = shown(fortnight, pages.school_class, key=key)
+    found = values["found"]
+    assert (found.average_completion_rate, found.average_score, found.completion_vs_course) == (None, None, None)
+    assert values["compared"] == dict.fromkeys(("completion", "score"), "nothing to average")
+    (row,) = (row for row in listed(fortnight, pages.classes, f"text={key}") if row[0] == key)
+    assert row[7:10] == (None, None, None)
+
+
 @pytest.mark.parametrize("of", ["teacher", "course"])
 def test_a_teacher_and_a_course_have_their_classes_and_whom_to_watch(fortnight: School, of: str) -> None:
     ((key, name, students, watched),) = fortnight.rows(

@@ -570,7 +570,9 @@ def _students(count: int) -> str:
 def since(today: Row, day: Row | None, measure: str) -> str:
     """How a measure differs from an earlier day's, in words."""
     now, then = getattr(today, measure), getattr(day, measure, None)
-    if now is None or day is None or then is None:
+    if now is None:
+        return "nothing to average"
+    if day is None or then is None:
         return "nothing from a week ago to compare with"
     earlier = f"{day.day.day} {day.day:%B}"
     if abs(now - then) < 0.05:
