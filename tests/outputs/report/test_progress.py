@@ -20,7 +20,7 @@ from rollbook.outputs.report.progress import Chosen, Made, events_of, term_chart
 from rollbook.privacy import access
 from rollbook.util.text import figure
 from tests.support.nights import House, new_house
-from tests.support.records import classes, school_class, student, students, within
+from tests.support.records import classes, entry, school_class, student, students, within
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import DAYS, School
 
@@ -140,8 +140,9 @@ def test_those_of_the_same_name_are_told_apart() -> None:
         student(3, name="Ben", **low),
     ]
     taught = [school_class(501, class_title="Maths"), school_class(502, class_title="Maths", class_code=None)]
+    taught += [school_class(503, class_title="Art"), school_class(401, class_title="Art", class_status=0)]
     with new_house(report_names=True) as house:
-        house.night(1, listed, taught)
+        house.night(1, [student(9, classes=[entry(class_id=503, class_title="Art")], **low), *listed], taught)
         folder = house.warehouse / "made"
         progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
         index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
@@ -149,7 +150,9 @@ def test_those_of_the_same_name_are_told_apart() -> None:
     for page in (index, of_class, morning):
         assert set(re.findall(r"(?:Ada|Ben)(?: \(.*?\))?", page)) == {"Ada (R-1)", "Ada (2)", "Ben"}
     assert set(re.findall(r"Maths(?: \(.*?\))?", index)) == {"Maths (C-501)", "Maths (502)"}
-    assert "Maths (C-501) 3 of 3" in morning
+    # Last year's class called Art is closed: services keep such classes for good.
+    assert "Classes Art Maths" in index
+    assert "Maths (C-501) Art 3 of 3 1 of 1" in morning
 
 
 def test_a_school_in_which_nobody_is_listed_has_no_pages() -> None:

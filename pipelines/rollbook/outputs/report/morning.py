@@ -89,7 +89,11 @@ def load_morning(
     """).fetchall()
     groups = [(words, [row[1:] for row in counted if severity_word(row[0]) == words]) for _, words in SEVERITIES]
     by_severity = tuple((words, *map(sum, zip(*of, strict=True))) for words, of in groups if of)
-    titled = f"(SELECT class_id, {apart('class_title', 'class_code', 'class_id')} AS class_title FROM main.classes)"
+    # Services keep last year's classes, closed, under the same titles: only the active ones are told apart.
+    titled = (
+        f"(SELECT class_id, {apart('class_title', 'class_code', 'class_id')} AS class_title"
+        " FROM main.classes WHERE class_status = 1)"
+    )
     watched = all_rows(
         con,
         f"""

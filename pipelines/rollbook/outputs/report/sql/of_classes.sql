@@ -5,7 +5,7 @@ SELECT
     v.others_in_course
 FROM main.class_comparison AS v
 INNER JOIN (
-    SELECT class_id, {{ apart("class_title", "class_code", "class_id") }} AS class_title FROM main.classes
+    SELECT class_id, {{ apart("class_title", "class_code", "class_id") }} AS class_title FROM main.class_comparison
 ) AS c USING (class_id)
 SEMI JOIN chosen_classes USING (class_id)
 ORDER BY {{ in_order("v.class_title") }}, v.class_title, v.class_id
