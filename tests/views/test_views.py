@@ -146,7 +146,7 @@ def data_quality_rows(base: Base) -> pd.DataFrame:
     counts = listed.groupby("class_id").size()
     active = classes[(classes.class_status == 1) & classes.student_count.notna()]
     differing = active[active.student_count != active.class_id.map(counts).fillna(0)].class_id
-    submitted = base("class_assignment_activity")
+    submitted = base("class_assignment_activity").merge(classes.query("class_status == 1")[["class_id"]])
     both = submitted.students_with_submissions + submitted.students_without_submissions
     odd = submitted[both.notna() & submitted.students_enrolled.notna() & (both != submitted.students_enrolled)].class_id
     unlisted = sorted(set(listed.class_id) - set(classes.class_id))
@@ -160,7 +160,8 @@ def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
     frame["class_count"] = groups.size()
     frame["active_class_count"] = groups.class_status.agg(lambda s: int((s == 1).sum()))
     frame["teacher_count"] = groups.teacher_id.nunique()
-    frame["student_places"] = groups.student_count.sum()
+    active = base("classes").query("class_status == 1").groupby(key)
+    frame["student_places"] = active.student_count.sum().reindex(frame.index, fill_value=0)
     listed = base("student_classes").merge(base("classes")[["class_id", key]], on="class_id")
     frame["student_count"] = listed.groupby(key).student_id.nunique().reindex(frame.index, fill_value=0)
     return frame.reset_index()

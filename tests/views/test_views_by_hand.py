@@ -292,6 +292,20 @@ def test_a_zero_of_a_class_without_work_or_students_is_no_average(hand: Hand) ->
     assert of_week == [(*row, *(None if value is None else 0.0 for value in row[1:])) for row in shown]
 
 
+def test_last_years_closed_classes_count_no_places_and_contradict_nothing(hand: Hand) -> None:
+    """Services keep them for good, with the number of their students, and with the submissions of those who left."""
+    hand.land(D[0])
+    for number, status, count in ((1, 1, 20), (2, 0, 25)):
+        listed = {"class_status": status, "student_count": count, "course_id": 5, "teacher_id": 9}
+        submitted = {"students_enrolled": 0, "students_with_submissions": 18, "students_without_submissions": 0}
+        for table, values in {"classes": listed, "class_assignment_activity": submitted}.items():
+            hand.put(f"main.{table}", class_id=number, **values)
+            hand.put(f"history.{table}", class_id=number, valid_from=D[0], **values)
+    for view in ("course_overview", "teacher_overview"):
+        assert hand.ask(f"SELECT class_count, active_class_count, student_places FROM {view}") == [(2, 1, 20)]
+    assert hand.ask("SELECT class_id FROM data_quality_rows WHERE kind = 'submissions'") == [(1,)]
+
+
 def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand: Hand) -> None:
     hand.land(*D)
     hand.student(1, "Ada")

@@ -143,12 +143,13 @@ def course(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
 
 
 def teachers(book: Book, params: QueryParams) -> dict[str, Any]:
-    """All teachers of listed classes, or those that match a text."""
+    """All teachers of listed classes, or those that match a text; last those whose classes have all closed."""
     book.watching(book.days[0])
-    listing = book.listing(
-        params, sql("teachers"), f"{in_order('teacher')}, teacher_id", text=params.get("text", "").strip()
-    )
-    return {"title": "Teachers", "listing": listing}
+    text, order = params.get("text", "").strip(), f'"active classes" = 0, {in_order("teacher")}, teacher_id'
+    return {
+        "title": "Teachers",
+        "listing": book.listing(params, sql("teachers", metric=metrics.SQL), order, text=text),
+    }
 
 
 def search(book: Book, params: QueryParams) -> dict[str, Any]:

@@ -144,8 +144,8 @@ METRICS: tuple[Metric, ...] = (
     _of_course("active_class_count", "Active classes.", "COUNT(*) FILTER (class_status = 1)"),
     _of_course(
         "student_places",
-        "The sum of the classes' own student_count: a student in two of them counts twice.",
-        "CAST(SUM(classes.student_count) AS BIGINT)",
+        "The sum of the active classes' own student_count: a student in two of them counts twice.",
+        "CAST(SUM(CASE WHEN class_status = 1 THEN student_count ELSE 0 END) AS BIGINT)",
     ),
     _of_class(
         "class_completion",

@@ -10,7 +10,8 @@ WITH listed AS (
 SELECT
     c.teacher_id, COALESCE(MAX(c.teacher_name), CAST(c.teacher_id AS VARCHAR)) AS teacher,
     MAX(c.teacher_email) AS email,
-    COUNT(*) AS classes, COALESCE(ANY_VALUE(l.students), 0) AS students, COALESCE(ANY_VALUE(l.watched), 0) AS "to watch"
+    {{ metric.active_class_count }} AS "active classes",
+    COALESCE(ANY_VALUE(l.students), 0) AS students, COALESCE(ANY_VALUE(l.watched), 0) AS "to watch"
 FROM main.classes AS c LEFT JOIN listed AS l USING (teacher_id)
 WHERE c.teacher_id IS NOT NULL
     AND (CAST(c.teacher_id AS VARCHAR) = $text OR {{ words.held("c.teacher_name, c.teacher_email") }})

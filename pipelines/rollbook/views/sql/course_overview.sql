@@ -8,7 +8,7 @@
 --   active_class_count  Its active classes.
 --   teacher_count       Number of primary teachers of its classes.
 --   student_count       Different students whose records list one of its classes.
---   student_places      The sum of student_count over its classes: a student in two of them counts twice.
+--   student_places      The sum of student_count over the active ones: a student in two of them counts twice.
 WITH listed AS (
     SELECT c.course_id, COUNT(DISTINCT e.student_id) AS students
     FROM main.classes AS c INNER JOIN main.student_classes AS e USING (class_id)

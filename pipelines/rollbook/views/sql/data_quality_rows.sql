@@ -128,6 +128,7 @@ SELECT
     'submissions', 'class_assignment_activity', {{ of_class("class_id") }}, valid_from, n.day,
     'students with and without submissions are not the students enrolled'
 FROM history.class_assignment_activity CROSS JOIN newest AS n
+SEMI JOIN (SELECT class_id FROM main.classes WHERE class_status = 1) AS c USING (class_id)
 WHERE valid_to IS NULL AND students_with_submissions + students_without_submissions <> students_enrolled
 UNION ALL
 {% for table, column in percents %}

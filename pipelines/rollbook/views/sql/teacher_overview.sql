@@ -8,7 +8,7 @@
 --   class_count         Classes, active or not.
 --   active_class_count  Active classes.
 --   student_count       Different students whose records list one of the classes.
---   student_places      The sum of student_count over the classes: a student in two of them counts twice.
+--   student_places      The sum of student_count over the active classes: a student in two of them counts twice.
 --   to_watch            How many of these students are in students_to_watch.
 --   average_completion  The average of their completion over all their classes: see student_progress.completion.
 --   average_score       The average of their average_score, likewise.
