@@ -48,6 +48,12 @@ def test_an_institutions_settings_beat_the_defaults_and_these_the_environment(re
     assert oak.api_key.get_secret_value() == "key-of-oak"
 
 
+def test_files_that_an_editor_on_windows_saved_are_read(registry: Path) -> None:
+    registry.write_bytes(REGISTRY.replace("\n", "\r\n").encode("utf-8-sig"))
+    (registry.parent / "oak.key").write_bytes("key-of-oak\r\n".encode("utf-8-sig"))
+    assert settings.load(institution="oak").api_key.get_secret_value() == "key-of-oak"
+
+
 def test_each_institution_has_a_warehouse_of_its_name(registry: Path) -> None:
     linden = settings.load(institution="linden-vale")
     assert linden.warehouse_path == registry.parent / "warehouse" / "linden-vale"

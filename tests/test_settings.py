@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -157,6 +159,22 @@ def test_the_key_is_shown_neither_by_the_settings_nor_by_their_errors(monkeypatc
     with pytest.raises(SettingError) as caught:
         setting(monkeypatch, ROLLBOOK_API_KEY="hidden value")
     assert "hidden" not in caught.value.message
+
+
+def test_a_dotenv_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Latin-1 in a comment, UTF-16 as PowerShell writes it, another account's file."""
+    file = tmp_path / ".env"
+    for text in (b"# cl\xe9\n", "ROLLBOOK_API_KEY=k3y\r\n".encode("utf-16")):
+        file.write_bytes(text)
+        with pytest.raises(SettingError, match=r"\.env cannot be read \(it is not text in UTF-8\): save it as UTF-8"):
+            load()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "text that may quote the file")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(SettingError, match=r"\.env cannot be read \(Permission denied\)"):
+        load()
 
 
 def test_a_misspelt_setting_is_named_with_the_nearest_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

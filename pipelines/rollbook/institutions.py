@@ -50,7 +50,7 @@ class Secret:
             return value
         path = root / Path(self.file).expanduser()
         try:
-            return path.read_text().strip()
+            return path.read_text(encoding="utf-8-sig").strip()  # editors on Windows begin with a byte order mark
         except (OSError, UnicodeDecodeError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is not text"
             raise ValueError(f"is in the file {path}, which cannot be read ({reason})") from None
@@ -115,7 +115,7 @@ def read(path: Path, names: frozenset[str], secret: frozenset[str]) -> Registry:
     Raises SettingError: one line that names the place in the file and says what to write. It quotes no value.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{path.name} is not valid TOML: {_place(str(error))}") from None
     except UnicodeDecodeError:
