@@ -178,6 +178,14 @@ def test_a_search_leads_to_students_classes_teachers_and_courses(fortnight: Scho
         (str(leaver), f"/student/{leaver}"),
     ):
         assert address in {row[0] for row in listed(fortnight, pages.search, f"text={text}")}
+    # Of two classes of a title, the closed one comes last, and is told so.
+    ((title, active, closed),) = fortnight.rows(
+        "SELECT class_title, MAX(class_id) FILTER (class_status = 1), MAX(class_id) FILTER (class_status = 0) FROM classes"
+        " GROUP BY 1 HAVING COUNT(DISTINCT class_status) = 2 ORDER BY 1 LIMIT 1"
+    )
+    first, *_, last = listed(fortnight, pages.search, f"text={title}")
+    assert (first[0], last[0]) == (f"/class/{active}", f"/class/{closed}")
+    assert [row[3].endswith(", inactive") for row in (first, last)] == [False, True]
     assert listed(fortnight, pages.search, "text=nobody has this name") == []
     assert shown(fortnight, pages.search)["listing"].rows == []
     book = Book(fortnight.warehouse)
