@@ -243,6 +243,23 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
     ]
 
 
+def test_who_is_listed_but_not_registered_is_a_finding_and_not_to_watch(hand: Hand) -> None:
+    """The contract promises that the service returns no such student; some list a pupil who withdrew."""
+    hand.land(*D)
+    for number, registered in ((1, 1), (2, 0), (3, None)):
+        hand.student(number, f"S{number}", average_score=10.0)
+        hand.con.execute(f"UPDATE history.students SET is_registered = $1 WHERE student_id = {number}", [registered])
+    assert hand.ask("SELECT student_id FROM students_to_watch ORDER BY 1") == [(1,), (3,)]
+    assert hand.ask(
+        f"SELECT student_id FROM watch_daily WHERE snapshot_date = DATE '{D[-1]}' AND severity IS NOT NULL ORDER BY 1"
+    ) == [(1,), (3,)]
+    query = (
+        "SELECT kind, about, how_many, since, last_seen, description FROM data_quality WHERE kind = 'not registered'"
+    )
+    told = "students are listed though the service says that they are not registered: 2"
+    assert hand.ask(query) == [("not registered", "students", 1, D[0], D[-1], told)]
+
+
 def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> None:
     for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
         size = 30 if number == 3 else 0

@@ -61,7 +61,10 @@ state AS (
             a.assignment_missing_count - c.assignment_missing_count AS newly_missing,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
             d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
-        FROM (SELECT * FROM {{ from }}students AS h WHERE {{ m.valid_on("h", "d.on_day") }}) AS s
+        FROM (
+            SELECT * FROM {{ from }}students AS h
+            WHERE {{ m.valid_on("h", "d.on_day") }} AND h.is_registered IS DISTINCT FROM 0
+        ) AS s
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
             WHERE {{ m.valid_on("h", "d.on_day") }}

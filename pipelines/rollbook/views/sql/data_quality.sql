@@ -3,9 +3,9 @@
 --
 -- Whom a finding is about is in data_quality_rows.
 --
--- Contradictions (count mismatch, unlisted class, more completed than given, submissions, in the future) are those of
--- the newest landed day. Missing data, refused records and gaps stay in the list, with their last day. Texts hold ids,
--- no names.
+-- Contradictions (count mismatch, unlisted class, more completed than given, submissions, in the future, not registered)
+-- are those of the newest landed day. Missing data, refused records and gaps stay in the list, with their last day.
+-- Texts hold ids, no names.
 --
 --   kind         The kind of finding: not stated, count mismatch, hidden, in the future, reject, refused value, gap and so on.
 --   about        The set or table that it is about; NULL if it is about whole nights.

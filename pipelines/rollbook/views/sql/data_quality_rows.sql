@@ -138,6 +138,11 @@ SELECT
 FROM history.{{ table.name }} CROSS JOIN newest AS n WHERE valid_to IS NULL AND {{ column.name }} > 100
 UNION ALL
 {% endfor %}
+SELECT
+    'not registered', 'students', {{ of_student("student_id") }}, valid_from, n.day,
+    'students are listed though the service says that they are not registered'
+FROM history.students CROSS JOIN newest AS n WHERE valid_to IS NULL AND is_registered = 0
+UNION ALL
 -- A day of grace: the service's zone may be ahead. Such a student looks active for as long as the date lies ahead.
 {% for table, column in (
     ("student_summaries", "last_activity_date"),

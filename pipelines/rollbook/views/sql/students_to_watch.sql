@@ -3,6 +3,7 @@
 -- order: severity DESC, name, student_id
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
+-- Students whom the service lists as not registered are not to watch: data_quality names them.
 -- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
 -- never logged in is not also inactive. With terms in terms.csv, only days of term count, for both.
 --
