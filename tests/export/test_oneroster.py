@@ -230,7 +230,7 @@ def test_inactive_classes_and_terms(house: House, tmp_path: Path) -> None:
     (house.warehouse / "terms.csv").write_text(
         f"name,first_day,last_day\nAutumn,{date(2026, 9, 1)},{date(2026, 12, 18)}\n"
     )
-    house.night(4, classes=[school_class(501, class_status=0), school_class(502, course={}), school_class(503)])
+    house.night(4, classes=[school_class(501, class_status=2), school_class(502, course={}), school_class(503)])
     write(house.published, tmp_path)
     files = read(tmp_path)
     assert missing(files) == []

@@ -90,7 +90,7 @@ def test_enrollment_spans_state_why_they_ended(hand: Hand) -> None:
         hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0], valid_to=until)
     hand.put("history.classes", class_id=7, class_status=1, valid_from=D[0])
     hand.put("history.classes", class_id=8, class_status=1, valid_from=D[0], valid_to=D[4])
-    hand.put("history.classes", class_id=8, class_status=0, valid_from=D[4])
+    hand.put("history.classes", class_id=8, class_status=2, valid_from=D[4])
     hand.put("history.classes", class_id=9, class_status=1, valid_from=D[0], valid_to=D[5])
     times = (
         (1, 7, D[0], D[2], "a"), (1, 7, D[2], D[4], "b"),  # one time, under two titles

@@ -1,7 +1,7 @@
 -- Explore: one class, with its own completion, that of its students in all their classes, and its place in its course.
 SELECT
     c.class_title, c.class_code, c.course_id, c.course_name, c.teacher_id, c.teacher_name, c.class_room, c.student_count,
-    CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END AS status,
+    CASE WHEN c.class_status = 1 THEN 'active' WHEN c.class_status <> 1 THEN 'inactive' END AS status,
     {{ metric.class_completion }} AS average_completion_rate, {{ metric.class_score }} AS average_score,
     a.assignment_count, a.students_with_submissions,
     v.completion_vs_course, v.course_completion_rate, v.classes_in_course,

@@ -7,7 +7,7 @@ SELECT
     c.student_count AS students, {{ metric.class_completion }} AS "completion, %",
     v.completion_vs_course AS "against its course", {{ metric.class_score }} AS score,
     COALESCE(w.students, 0) AS "to watch",
-    CASE c.class_status WHEN 1 THEN 'active' WHEN 0 THEN 'inactive' END AS status
+    CASE WHEN c.class_status = 1 THEN 'active' WHEN c.class_status <> 1 THEN 'inactive' END AS status
 FROM main.classes AS c
 LEFT JOIN main.class_summaries AS s USING (class_id)
 LEFT JOIN main.class_assignment_activity AS a USING (class_id)

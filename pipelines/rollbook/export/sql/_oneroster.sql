@@ -38,11 +38,11 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 )
 {%- endmacro -%}
 
-{%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status = 0, FALSE)") }}{%- endmacro -%}
+{%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status <> 1, FALSE)") }}{%- endmacro -%}
 
 {#- Who teaches which class, or did: a teacher who was replaced is gone from the class. -#}
 {%- macro taught() -%}
-{{ latest("classes WHERE teacher_id IS NOT NULL", "class_id, teacher_id", "COALESCE(class_status = 0, FALSE)") }}
+{{ latest("classes WHERE teacher_id IS NOT NULL", "class_id, teacher_id", "COALESCE(class_status <> 1, FALSE)") }}
 {%- endmacro -%}
 
 {#- The teachers of all classes, by the newest class. -#}

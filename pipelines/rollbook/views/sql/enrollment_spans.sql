@@ -46,7 +46,7 @@ SELECT
     CASE
         WHEN e.left_on IS NULL THEN NULL
         WHEN s.valid_to <= e.left_on THEN 'left the institution'
-        WHEN c.valid_to <= e.left_on OR c.class_status = 0 THEN 'class closed'
+        WHEN c.valid_to <= e.left_on OR c.class_status <> 1 THEN 'class closed'
         ELSE 'left the class'
     END AS end_reason
 FROM ended AS e

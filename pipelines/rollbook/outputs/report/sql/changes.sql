@@ -16,6 +16,6 @@ SELECT
         AND TRY_CAST(new_value AS DOUBLE) < TRY_CAST(old_value AS DOUBLE)),
     COUNT(*) FILTER (table_name = 'classes' AND change IN ('added', 'returned')),
     COUNT(*) FILTER (table_name = 'classes' AND (change = 'removed'
-        OR column_name = 'class_status' AND new_value = '0')),
+        OR column_name = 'class_status' AND old_value = '1' AND new_value <> '1')),
     COUNT(*) FILTER (table_name = 'classes' AND column_name = 'teacher_id')
 FROM main.changes WHERE snapshot_date = $day
