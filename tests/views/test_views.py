@@ -202,10 +202,12 @@ def test_the_rows_behind_a_finding_are_those_that_it_counts(fortnight: School, b
 def test_a_student_s_changes_are_the_difference_of_two_days(fortnight: School, base: Base) -> None:
     columns = ["student_id", "score_then", "score_now", "difference", "is_new", "is_gone"]
     then, now = (base.as_of("student_summaries", pd.Timestamp(day)) for day in (DAYS[1], LAST))
-    both = then[["student_id", "average_score"]].merge(
-        now[["student_id", "average_score"]], on="student_id", how="outer", indicator=True, suffixes=("_then", "_now")
+    columns_of = ["student_id", "average_score", "total_assignments"]
+    both = then[columns_of].merge(
+        now[columns_of], on="student_id", how="outer", indicator=True, suffixes=("_then", "_now")
     )
-    both["difference"] = (both.average_score_now - both.average_score_then).round(2)
+    counted_again = both.total_assignments_now < both.total_assignments_then
+    both["difference"] = (both.average_score_now - both.average_score_then).round(2).mask(counted_again)
     computed = both.assign(
         score_then=both.average_score_then, score_now=both.average_score_now,
         is_new=both._merge == "right_only", is_gone=both._merge == "left_only",

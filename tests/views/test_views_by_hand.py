@@ -260,6 +260,46 @@ def test_who_is_listed_but_not_registered_is_a_finding_and_not_to_watch(hand: Ha
     assert hand.ask(query) == [("not registered", "students", 1, D[0], D[-1], told)]
 
 
+def test_changes_between_two_days_are_of_the_same_work_and_of_whom_was_listed(hand: Hand) -> None:
+    """A term between the days begins the counts again; who has no summary is listed all the same."""
+    hand.land(D[0], D[5])
+    hand.put("spans.version", id="v")
+    catalog.create_macros(hand.con, catalog.macros("v"))
+    figures = ("total_assignments", "completed_assignments", "completion_rate", "average_score", "total_time_minutes")
+    states: dict[int, tuple[tuple[float | None, ...] | None, tuple[float | None, ...] | None]] = {
+        1: ((10, 8, 80.0, 70.0, 100.0), (20, 15, 75.0, 72.0, 150.0)),
+        2: ((10, 8, 80.0, 70.0, 100.0), (2, 1, 50.0, 40.0, 150.0)),
+        3: ((0, 0, 0.0, None, 5.0), (4, 4, 100.0, 90.0, 9.0)),
+        4: (None, (4, 4, 100.0, 90.0, 9.0)),
+        5: (None, None),
+    }
+    for number, (then, now) in states.items():
+        hand.put("history.students", student_id=number, name=f"S{number}", valid_from=D[0])
+        for values, span in ((then, {"valid_from": D[0], "valid_to": D[5]}), (now, {"valid_from": D[5]})):
+            if values is not None:
+                row = dict(zip(figures, values, strict=True))
+                hand.put("history.student_summaries", student_id=number, **row, **span)
+    hand.put("history.students", student_id=6, name="Gone", valid_from=D[0], valid_to=D[5])
+    hand.put("history.students", student_id=7, name="New", valid_from=D[5])
+    shown = hand.ask(
+        f"""
+        SELECT
+            student_id, name, completion_then, completion_now, completion_difference, average_score_difference,
+            completed_assignments_difference, total_assignments_difference, total_time_minutes_difference, is_new, is_gone
+        FROM student_changes(DATE '{D[0]}', DATE '{D[5]}')
+        """
+    )
+    assert shown == [
+        (1, "S1", 80.0, 75.0, -5.0, 2.0, 7, 10, 50.0, False, False),
+        (2, "S2", 80.0, 50.0, None, None, None, -8, 50.0, False, False),
+        (3, "S3", None, 100.0, None, None, 4, 4, 4.0, False, False),
+        (4, "S4", None, 100.0, None, None, None, None, None, False, False),
+        (5, "S5", None, None, None, None, None, None, None, False, False),
+        (6, "Gone", None, None, None, None, None, None, None, False, True),
+        (7, "New", None, None, None, None, None, None, None, True, False),
+    ]
+
+
 def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> None:
     for number, course, completion, score in ((1, 5, 80.0, None), (2, 5, 60.0, 50.0), (3, None, 40.0, 50.0)):
         size = 30 if number == 3 else 0

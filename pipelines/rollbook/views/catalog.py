@@ -269,9 +269,9 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         Macro(
             "student_changes",
             ("from_day", "to_day"),
-            "A row per student: completion, score, assignments and minutes as of two days, and the difference; NULL"
-            " where the student's record was not there, or did not state them.",
-            sql("student_changes", version=version),
+            "A row per student who was listed on one of two days: completion, score, assignments and minutes then and"
+            " now, and the difference: NULL where one is not known, or where assignments are counted again since.",
+            sql("student_changes", version=version, **PARTS),
         ),
         Macro(
             "changes_since",

@@ -1,13 +1,20 @@
 -- student_changes(from_day, to_day): each student's figures as of two days, and the difference.
-{% set figures = ("completion_rate", "average_score", "completed_assignments", "total_assignments", "total_time_minutes") %}
+{% import "_student_state.sql" as state with context %}
+{% set of_same_count = ("completion", "average_score", "completed_assignments") %}
+{% macro listed(day) -%}
+    SELECT
+        s.student_id, {{ metric.completion }} AS completion, h.average_score, h.completed_assignments,
+        h.total_assignments, h.total_time_minutes
+    FROM history.students AS s
+    LEFT JOIN history.student_summaries AS h ON h.student_id = s.student_id AND {{ m.valid_on("h", day) }}
+    WHERE {{ m.valid_on("s", day) }}
+{%- endmacro %}
 CREATE OR REPLACE MACRO main.student_changes(from_day, to_day) AS TABLE
 WITH was AS (
-    SELECT * FROM history.student_summaries AS h
-    WHERE {{ m.valid_on("h", m.landed(version, "from_day")) }}
+{{ listed(m.landed(version, "from_day")) }}
 ),
 now AS (
-    SELECT * FROM history.student_summaries AS h
-    WHERE {{ m.valid_on("h", m.landed(version, "to_day")) }}
+{{ listed(m.landed(version, "to_day")) }}
 ),
 names AS (
     SELECT student_id, ARG_MAX(name, valid_from) AS name FROM history.students
@@ -16,10 +23,12 @@ names AS (
 SELECT
     COALESCE(n.student_id, w.student_id) AS student_id,
     names.name,
-    {% for figure in figures %}
+    {% for figure in of_same_count + ("total_assignments", "total_time_minutes") %}
+    {% set difference = m.difference("n." ~ figure ~ " - w." ~ figure) %}
     w.{{ figure }} AS {{ figure }}_then,
     n.{{ figure }} AS {{ figure }}_now,
-    {{ m.difference("n." ~ figure ~ " - w." ~ figure) }} AS {{ figure }}_difference,
+    {{ state.of_same_count("n", "w", difference) if figure in of_same_count else difference }}
+        AS {{ figure }}_difference,
     {% endfor %}
     w.student_id IS NULL AS is_new,
     n.student_id IS NULL AS is_gone
