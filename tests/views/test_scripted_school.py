@@ -76,7 +76,7 @@ NIGHTS: dict[int, Night] = {
             student(6, classes=[entry(class_title="Algebra 2"), GONE]),
             student(7, classes=[BIOLOGY], house="a field that nobody declared"),
         ],
-        [school_class(501, student_count=4), school_class(502, class_title="Biology"), OPENED],
+        [school_class(501, student_count=4), school_class(502, class_title="Biology"), OPENED, school_class(505)],
     ),
     # The next week; 2 is back, without a word of classes or activity.
     11: Night(
@@ -92,6 +92,8 @@ NIGHTS: dict[int, Night] = {
             school_class(501, student_count=5),
             school_class(502, summary={**CLASSES[1]["summary"], "average_score": 90.0}),
             school_class(504),
+            # A new term has begun in 505.
+            school_class(505, **within("assignment_activity", assignment_count=2)),
         ],
     ),
     # After a week without a landing.

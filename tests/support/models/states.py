@@ -109,6 +109,7 @@ def _class(record: Record) -> Row:
         "is_active": record["class_status"] == 1,
         **{k: record["course"][k] for k in ("course_id", "course_name")},
         "teacher_id": record["teacher"]["teacher_id"],
+        "assignment_count": record["assignment_activity"]["assignment_count"],
         **{k: None if v == 0 and is_empty and k.startswith("average") else v for k, v in record["summary"].items()},
     }
 
@@ -242,7 +243,8 @@ def class_weekly(states: States) -> list[Row]:
     for week in weeks(states):
         now, then = states[week.last], states[week.before] if week.before else Day()
         for number, row in now.classes.items():
-            was = then.classes.get(number, {})
+            was, rate = then.classes.get(number, {}), "average_completion_rate"
+            again = row["assignment_count"] < was.get("assignment_count", 0)
             same = [
                 _gains(now.students[s], then.students[s])
                 for s in now.students.keys() & then.students.keys()
@@ -252,8 +254,8 @@ def class_weekly(states: States) -> list[Row]:
                 {"class_id": number}
                 | row
                 | _columns(week)
-                | {"completion_change": gain(row["average_completion_rate"], was.get("average_completion_rate"))}
-                | {"score_change": gain(row["average_score"], was.get("average_score"))}
+                | {"completion_change": None if again else gain(row[rate], was.get(rate))}
+                | {"score_change": None if again else gain(row["average_score"], was.get("average_score"))}
                 | {"minutes_change": gain(row["total_engagement_minutes"], was.get("total_engagement_minutes"))}
                 | {"same_students": len(same) if week.before else None}
                 | {f"same_{k}_change": mean(g[f"{k}_change"] for g in same) for k in ("completion", "score")}

@@ -1,10 +1,13 @@
 -- class_weekly: One row per ISO week and class listed on its last landed day: that state, and the change in a week.
 -- key: week_begins, class_id
 --
+-- Changes are against the last landed day of the week before; NULL if nothing was landed in that week. Filter by one
+-- week or some classes; write weeks as dates.
+--
 -- A class's own averages also move when students come and go. The same_ columns show the change of the same students:
 -- those who are in the class then and now. Their completion and score are over all of their classes, as the service
--- states them; students whose assignments are counted again since then (see student_weekly) are left out of both. Changes are against the last landed day of the week before; NULL if nothing was landed in that week.
--- Filter by one week or some classes; write weeks as dates.
+-- states them. Where assignments are counted again since then, of a class or of a student, completion and score are of
+-- other work: such a class has no change of its own, and such students are left out of the same_ columns.
 --
 --   week_begins               The Monday of the week.
 --   snapshot_date             The last landed day of the week, whose state this is.
@@ -36,7 +39,7 @@ pairs AS NOT MATERIALIZED (
 {% macro figures(day) -%}
     SELECT
         w.week_begins, c.*, {{ metric.class_completion }} AS average_completion_rate,
-        {{ metric.class_score }} AS average_score, s.total_engagement_minutes
+        {{ metric.class_score }} AS average_score, s.total_engagement_minutes, a.assignment_count
     FROM pairs AS w
     INNER JOIN history.classes AS c
         ON {{ m.valid_on("c", day) }}
@@ -93,8 +96,10 @@ SELECT
     c.average_completion_rate,
     c.average_score,
     c.total_engagement_minutes,
-    {{ m.difference("c.average_completion_rate - b.average_completion_rate") }} AS completion_change,
-    {{ m.difference("c.average_score - b.average_score") }} AS score_change,
+    {% for column, figure in (("completion_change", "average_completion_rate"), ("score_change", "average_score")) %}
+    CASE WHEN COALESCE(c.assignment_count >= b.assignment_count, TRUE)
+        THEN {{ m.difference("c." ~ figure ~ " - b." ~ figure) }} END AS {{ column }},
+    {% endfor %}
     c.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
     CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
     m.same_completion_change,
