@@ -125,6 +125,20 @@ def test_a_class_without_assignments_has_nothing_to_average(fortnight: School) -
     assert row[7:10] == (None, None, None)
 
 
+def test_a_student_whose_assignments_are_counted_again_has_not_fallen(fortnight: School) -> None:
+    of_days = f"snapshot_date IN (DATE '{LAST}', DATE '{LAST - timedelta(days=7)}')"
+    found = fortnight.rows(
+        f"""
+        SELECT student_id, ARG_MAX(total_assignments, snapshot_date) < ARG_MIN(total_assignments, snapshot_date) AS again
+        FROM student_daily WHERE {of_days} GROUP BY student_id HAVING COUNT(average_score) = 2 ORDER BY again DESC, 1
+        """
+    )
+    for (key, again), expected in ((found[0], True), (found[-1], False)):
+        assert again == expected
+        compared = shown(fortnight, pages.student, key=key)["compared"]
+        assert {words.startswith("assignments are counted again since") for words in compared.values()} == {again}
+
+
 @pytest.mark.parametrize("of", ["teacher", "course"])
 def test_a_teacher_and_a_course_have_their_classes_and_whom_to_watch(fortnight: School, of: str) -> None:
     ((key, name, students, watched),) = fortnight.rows(

@@ -181,7 +181,7 @@ def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
         f"""
         SELECT
             snapshot_date AS day, student_count AS students, average_completion_rate AS completion,
-            average_score AS score
+            average_score AS score, assignment_count AS given
         FROM main.class_daily WHERE class_id = $class_id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
         """,
         class_id=key,
@@ -206,7 +206,7 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
         f"""
         SELECT
             snapshot_date AS day, CASE WHEN total_assignments > 0 THEN completion_rate END AS completion,
-            average_score AS score, assignment_missing_count AS missing
+            average_score AS score, assignment_missing_count AS missing, total_assignments AS given
         FROM main.student_daily WHERE student_id = $id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
         """,
         id=key,
@@ -453,6 +453,7 @@ def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[mornin
 
 def _compared(book: Book, trend: Sequence[Row]) -> dict[str, str]:
     """How completion and score of the newest day differ from a week before, in words."""
-    now = trend[-1] if trend else Row(day=book.days[0], completion=None, score=None)
+    now = trend[-1] if trend else Row(day=book.days[0], completion=None, score=None, given=None)
     then = morning.week_before(trend, book.days[0])
-    return {measure: morning.since(now, then, measure) for measure in ("completion", "score")}
+    again = then is not None and None not in (now.given, then.given) and now.given < then.given
+    return {measure: morning.since(now, then, measure, again=again) for measure in ("completion", "score")}

@@ -14,7 +14,7 @@ FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 EMPTY = Row(
 
-    school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, silence=None, terms_ended=None, several_reasons=0,
+    school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, silence=None, terms_ended=None, is_counted_again=False, several_reasons=0,
     watch_changes=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from rollbook.outputs import report
 from rollbook.outputs.report import morning
 from tests.support.nights import approve_held, new_house
 from tests.support.reading import writable
-from tests.support.records import entry, school_class, student
+from tests.support.records import classes, entry, school_class, student, students, within
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
@@ -238,6 +238,19 @@ def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
     assert "The nightly syncs: 1 of 1 night synced." in shown
     assert "A trend needs a second night" in shown
     assert "nothing from a week ago to compare with" in shown
+
+
+def test_a_new_term_in_which_assignments_are_counted_again_is_no_fall_of_the_school() -> None:
+    with new_house() as house:
+        house.night(1, students(20), classes(2))
+        new = within("summary", total_assignments=2, completed_assignments=1, completion_rate=50.0, average_score=60.0)
+        house.night(8, [student(i, **new) for i in range(1, 12)] + students(9, first=12))
+        shown = text((house.warehouse / "report.html").read_text())
+        assert shown.count("assignments are counted again since 20 November") == 2
+        house.night(15)
+        shown = text((house.warehouse / "report.html").read_text())
+        assert "unchanged since 27 November" in shown
+        assert "counted again" not in shown
 
 
 def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters(

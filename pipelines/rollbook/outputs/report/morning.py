@@ -61,7 +61,7 @@ def load_morning(
     discarded. `named` has the students to watch, the new ones first, and those `resting` until a day last; empty unless
     names were requested. In a common `silence`, which looks like a break, nobody is listed for being inactive:
     `silence` has the number, and whether terms are given; else None. `terms_ended` is the last day of the last term,
-    if that is over.
+    if that is over. `is_counted_again`: within the week, the assignments of most students began to be counted again.
     """
     # A temporary table, because several queries use the rows. Reasons cost most, so only with names.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
@@ -82,6 +82,7 @@ def load_morning(
         """,
     )
     silence = _common_silence(con, students, trend[-1].active_students)
+    then = week_before(trend, day)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     counted = con.execute("""
         SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
@@ -146,6 +147,7 @@ def load_morning(
         ahead=tuple(c for c in compared[:CLASSES_COMPARED] if c.points > 0),
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
         trend=tuple(trend),
+        is_counted_again=then is not None and 2 * _counted_again(con, then.day) > students,
         nights=tuple(reversed(nights)),
         named=_named(con, day, resting) if names else (),
     )
@@ -168,6 +170,20 @@ def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) 
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
     con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
     return Row(inactive=inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
+
+
+def _counted_again(con: duckdb.DuckDBPyConnection, since: date) -> int:
+    """How many students have had a fall of their assignments given since a day, as with a new term."""
+    return int(
+        _one(
+            con,
+            f"""
+            SELECT COUNT(DISTINCT student_id) FROM main.changes
+            WHERE column_name = 'total_assignments' AND snapshot_date > DATE '{since}'
+                AND TRY_CAST(new_value AS BIGINT) < TRY_CAST(old_value AS BIGINT)
+            """,
+        )
+    )
 
 
 def _counted(con: duckdb.DuckDBPyConnection, which: str) -> tuple[int, ...]:
@@ -551,12 +567,12 @@ def _outcomes(nights: Sequence[Row]) -> str:
 def figures(morning: Row) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with a day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
-    then = week_before(morning.trend, morning.day)
+    then, again = week_before(morning.trend, morning.day), morning.is_counted_again
     share = f"{100 * morning.to_watch / (morning.students or 1):.0f} % of {morning.students:,}"
     return [
         ("students to watch", f"{morning.to_watch:,}", f"{share}; {morning.several_reasons:,} for several reasons"),
-        ("average completion", figure(now.completion, " %"), since(now, then, "completion")),
-        ("average score", figure(now.score), since(now, then, "score")),
+        ("average completion", figure(now.completion, " %"), since(now, then, "completion", again=again)),
+        ("average score", figure(now.score), since(now, then, "score", again=again)),
         ("active within 7 days", figure(now.active, " %"), since(now, then, "active")),
     ]
 
@@ -571,14 +587,16 @@ def _students(count: int) -> str:
     return "1 student is" if count == 1 else f"{count:,} students are"
 
 
-def since(today: Row, day: Row | None, measure: str) -> str:
-    """How a measure differs from an earlier day's, in words."""
+def since(today: Row, day: Row | None, measure: str, *, again: bool = False) -> str:
+    """How a measure differs from an earlier day's, in words; `again` if it is of other assignments since."""
     now, then = getattr(today, measure), getattr(day, measure, None)
     if now is None:
         return "nothing to average"
     if day is None or then is None:
         return "nothing from a week ago to compare with"
     earlier = f"{day.day.day} {day.day:%B}"
+    if again:
+        return f"assignments are counted again since {earlier}"
     if abs(now - then) < 0.05:
         return f"unchanged since {earlier}"
     return f"{UP if now > then else DOWN} {abs(now - then):.1f} points since {earlier}"
