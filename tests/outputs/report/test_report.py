@@ -247,6 +247,7 @@ def test_a_new_term_in_which_assignments_are_counted_again_is_no_fall_of_the_sch
         house.night(8, [student(i, **new) for i in range(1, 12)] + students(9, first=12))
         shown = text((house.warehouse / "report.html").read_text())
         assert shown.count("assignments are counted again since 20 November") == 2
+        assert "scores fell" not in shown
         house.night(15)
         shown = text((house.warehouse / "report.html").read_text())
         assert "unchanged since 27 November" in shown
