@@ -11,6 +11,7 @@ import pytest
 
 from rollbook.store import schema
 from rollbook.views import catalog, editable
+from rollbook.views.metrics import METRICS
 
 D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
 Row = tuple[Any, ...]
@@ -125,6 +126,19 @@ def test_a_student_is_active_for_seven_days_after_the_later_date(hand: Hand) -> 
     active = [r[0] for r in hand.ask("SELECT active_students FROM progress_daily")]
     # The first until seven days after D[2], the second from D[1] until seven days later.
     assert active == [1, *[2] * 8, 1, 0, 0]
+
+
+def test_where_no_activity_is_stated_no_share_of_the_students_is_active(hand: Hand) -> None:
+    """A service may leave out all dates of activity: that is not a school in which nobody works."""
+    hand.land(*D[:4])
+    hand.put("history.students", student_id=1, valid_from=D[0])
+    hand.put("history.student_summaries", student_id=1, last_activity_date=None, valid_from=D[0], valid_to=D[2])
+    hand.put("history.student_summaries", student_id=1, last_activity_date=date(2026, 1, 1), valid_from=D[2])
+    hand.put("history.student_activity", student_id=1, has_ever_logged_in=False, valid_from=D[1], valid_to=D[2])
+    shares = [(None,), (0.0,), (0.0,), (0.0,)]
+    assert hand.ask("SELECT active_percent FROM progress_daily ORDER BY snapshot_date") == shares
+    (measure,) = (m for m in METRICS if m.name == "active_percent")
+    assert hand.ask(f"SELECT active_percent FROM ({measure.query}) ORDER BY snapshot_date") == shares
 
 
 NOW = {"total_assignments": 20, "completed_assignments": 15, "completion_rate": 75.0, "average_score": 70.0}

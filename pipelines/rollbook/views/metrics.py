@@ -131,8 +131,8 @@ METRICS: tuple[Metric, ...] = (
     _of_day("active_students", "Students who are active.", "COUNT(*) FILTER (is_active)"),
     _of_day(
         "active_percent",
-        "Active students as a share of the students listed, percent.",
-        "ROUND(100.0 * COUNT(*) FILTER (is_active) / NULLIF(COUNT(*), 0), 2)",
+        "Active students as a share of the students listed, percent; unknown where nobody's activity is known.",
+        "CASE WHEN COUNT(is_active) > 0 THEN ROUND(100.0 * COUNT(*) FILTER (is_active) / COUNT(*), 2) END",
     ),
     _of_day("never_logged_in_students", "Students who have never logged in.", f"COUNT(*) FILTER ({_NEVER})"),
     _of_day(

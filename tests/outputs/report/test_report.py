@@ -254,6 +254,17 @@ def test_a_new_term_in_which_assignments_are_counted_again_is_no_fall_of_the_sch
         assert "counted again" not in shown
 
 
+def test_a_service_that_states_no_activity_has_a_page_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with new_house() as house:
+        listed = [student(i, activity_tracking=None, **within("summary", last_activity_date=None)) for i in range(1, 9)]
+        for number in (1, 8):
+            house.night(number, listed, [school_class(501), school_class(502)])
+        shown = text((house.warehouse / "report.html").read_text())
+    assert "active within 7 days – no activity is known" in shown
+    assert "No two active classes of a course can be compared: each needs assignments and 5 students." in shown
+    assert "could not be brought up to date" not in caplog.text
+
+
 def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

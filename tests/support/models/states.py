@@ -225,10 +225,12 @@ def progress_weekly(states: States) -> list[Row]:
     for week in weeks(states):
         now, then = states[week.last].students, states[week.before].students if week.before else {}
         same = [_gains(now[number], then[number]) for number in now.keys() & then.keys()]
-        active = sum(bool(student_state(p, week.last)["is_active"]) for p in now.values())
+        known = [student_state(p, week.last)["is_active"] for p in now.values()]
+        active = sum(map(bool, known))
+        share = None if known.count(None) == len(known) else rounded(100 * active / len(now))
         rows.append(
             _columns(week)
-            | {"students": len(now), "active_students": active, "active_percent": rounded(100 * active / len(now))}
+            | {"students": len(now), "active_students": active, "active_percent": share}
             | {"average_completion_rate": mean(p.completion for p in now.values())}
             | {"average_score": mean(p.summary["average_score"] for p in now.values())}
             | {"same_students": len(same) if week.before else None}

@@ -591,7 +591,7 @@ def since(today: Row, day: Row | None, measure: str, *, again: bool = False) -> 
     """How a measure differs from an earlier day's, in words; `again` if it is of other assignments since."""
     now, then = getattr(today, measure), getattr(day, measure, None)
     if now is None:
-        return "nothing to average"
+        return "no activity is known" if measure == "active" else "nothing to average"
     if day is None or then is None:
         return "nothing from a week ago to compare with"
     earlier = f"{day.day.day} {day.day:%B}"

@@ -14,7 +14,7 @@
 --   average_score            The average average_score over the students who have one.
 --   scored_students          Students who have a score.
 --   active_students          Students whose last activity was on that day or within the seven days before.
---   active_percent           The same as a share of the students listed, percent.
+--   active_percent           The same as a share of the students listed, percent; NULL where no activity is known.
 --   never_logged_in_students  Students who had never logged in.
 --   total_time_minutes       Learning time of all students listed, since they began, in minutes.
 {% macro limit(name) -%}
@@ -63,14 +63,18 @@ summed AS (
         ) AS low,
         COUNT(average_score) AS scored,
         SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,
-        SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes
+        SUM(CAST(total_time_minutes AS DECIMAL(18, 6))) AS minutes,
+        COUNT(last_activity_date) AS known
     FROM (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries)
     GROUP BY ALL
     UNION ALL BY NAME
     SELECT since, until, COUNT(*) AS active FROM by_summary ANTI JOIN differing USING (student_id) GROUP BY ALL
     UNION ALL BY NAME
-    SELECT valid_from AS since, valid_to AS until, COUNT(*) AS never
-    FROM history.student_activity WHERE {{ metric.never_logged_in }} GROUP BY ALL
+    SELECT
+        valid_from AS since, valid_to AS until,
+        COUNT(*) FILTER ({{ metric.never_logged_in }}) AS never,
+        COUNT(*) FILTER ({{ metric.never_logged_in }} OR last_activity_date IS NOT NULL) AS known
+    FROM history.student_activity GROUP BY ALL
 ),
 steps AS (
     SELECT * EXCLUDE (since, until), UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n FROM summed
@@ -88,7 +92,8 @@ per_day AS (
         SUM(n * score) AS score,
         SUM(n * minutes) AS minutes,
         SUM(n * active) AS active,
-        SUM(n * never) AS never
+        SUM(n * never) AS never,
+        SUM(n * known) AS known
     FROM steps WHERE day IS NOT NULL GROUP BY day
 ),
 totals AS (
@@ -102,7 +107,8 @@ totals AS (
         SUM(p.score) AS score,
         SUM(p.minutes) AS minutes,
         SUM(p.active) AS active,
-        SUM(p.never) AS never
+        SUM(p.never) AS never,
+        SUM(p.known) AS known
     FROM spans.days AS d LEFT JOIN per_day AS p ON p.day <= d.snapshot_date
     GROUP BY d.snapshot_date
 ),
@@ -123,7 +129,10 @@ SELECT
     ROUND(CAST(t.score AS DOUBLE) / NULLIF(CAST(t.scored AS DOUBLE), 0), 2) AS average_score,
     CAST(COALESCE(t.scored, 0) AS BIGINT) AS scored_students,
     CAST(COALESCE(t.active, 0) AS BIGINT) AS active_students,
-    ROUND(100.0 * CAST(COALESCE(t.active, 0) AS DOUBLE) / NULLIF(CAST(t.students AS DOUBLE), 0), 2) AS active_percent,
+    CASE
+        WHEN t.known > 0
+        THEN ROUND(100.0 * CAST(COALESCE(t.active, 0) AS DOUBLE) / NULLIF(CAST(t.students AS DOUBLE), 0), 2)
+    END AS active_percent,
     CAST(COALESCE(t.never, 0) AS BIGINT) AS never_logged_in_students,
     CAST(COALESCE(t.minutes, 0) AS DOUBLE) AS total_time_minutes
 FROM totals AS t

@@ -12,7 +12,7 @@
 --   average_completion_rate   The average completion_rate over the students with assignments, percent.
 --   average_score             The average average_score over the students who have one.
 --   active_students           Students whose last activity was on that day or within the seven days before.
---   active_percent            The same as a share of the students listed, percent.
+--   active_percent            The same as a share of the students listed, percent; NULL where no activity is known.
 --   same_students             Students listed then and now.
 --   same_completion_change    Their average gain in completion, in points, of those with assignments then and now.
 --   same_score_change         Their average gain in average score, in points, of those with a score then and now.
