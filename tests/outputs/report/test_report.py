@@ -20,7 +20,7 @@ from rollbook.outputs import report
 from rollbook.outputs.report import morning
 from tests.support.nights import approve_held, new_house
 from tests.support.reading import writable
-from tests.support.records import classes, entry, school_class, student, students, within
+from tests.support.records import MISSING, classes, entry, school_class, student, students, within
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
@@ -263,6 +263,16 @@ def test_a_service_that_states_no_activity_has_a_page_that_says_so(caplog: pytes
     assert re.search(r"active within 7 days . no activity is known", shown)
     assert "No two active classes of a course can be compared: each needs assignments and 5 students." in shown
     assert "could not be brought up to date" not in caplog.text
+
+
+def test_students_whose_classes_are_not_stated_are_not_said_to_be_in_none() -> None:
+    low = within("summary", completion_rate=15.0)
+    with new_house(report_names=True) as house:
+        house.night(1, [student(i, classes=MISSING, **low) for i in range(1, 9)], classes(2))
+        shown = text((house.warehouse / "report.html").read_text())
+    assert "in no class" not in shown
+    assert shown.count("no class known") == 8
+    assert "No class of those to watch is known." in shown
 
 
 def test_classes_without_a_count_of_their_students_are_compared_by_their_rosters(

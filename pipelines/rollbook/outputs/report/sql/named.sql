@@ -16,7 +16,7 @@ titles AS (
 lately AS ({{ lately }})
 SELECT
     s.name, f.is_new, f.until, f.severity, f.reason,
-    COALESCE(t.classes, 'in no class') AS classes, l.completion
+    COALESCE(t.classes, 'no class known') AS classes, l.completion
 FROM first AS f
 INNER JOIN (
     SELECT student_id, {{ apart("name", "reference_id", "student_id") }} AS name FROM main.students
