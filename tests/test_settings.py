@@ -172,8 +172,11 @@ def test_a_dotenv_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, "text that may quote the file")
 
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(SettingError, match=r"\.env cannot be read \(Permission denied\)"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(SettingError, match=r"\.env cannot be read \(Permission denied\)"),
+    ):
+        patch.setattr("builtins.open", refuse)
         load()
 
 
