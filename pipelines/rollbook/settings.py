@@ -643,9 +643,11 @@ def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[s
         settings = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
     except ValidationError as error:
         raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise SettingError(f"{ROOT / '.env'} cannot be read ({reason}): save it as UTF-8, for this account") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{ROOT / '.env'} cannot be read (it is not text in UTF-8): save it as UTF-8") from None
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise SettingError(f"{ROOT / '.env'} cannot be read ({reason}): let this account read it") from None
     if isinstance(settings, WarehouseSettings):
         if (wrong := {"?", "\\"} & {*str(settings.common_path)}) != set():
             raise SettingError(

@@ -149,15 +149,14 @@ METRICS: tuple[Metric, ...] = (
     ),
     _of_class(
         "class_completion",
-        "The class's own average completion, percent. A class without assignments or students has none, though its"
-        " record says 0: it counts in no average, and in no rank.",
+        "The class's own average completion, percent. A 0 of a class without assignments or students is none: it counts"
+        " in no average, and in no rank.",
         "average_completion_rate",
         _EMPTY,
     ),
     _of_class(
         "class_score",
-        "The class's own average score. A class without assignments, students or submissions has none, though its"
-        " record says 0.",
+        "The class's own average score. A 0 of a class without assignments, students or submissions is none.",
         "average_score",
         f"{_EMPTY} OR students_with_submissions = 0",
     ),

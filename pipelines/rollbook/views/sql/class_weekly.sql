@@ -97,8 +97,8 @@ SELECT
     c.average_score,
     c.total_engagement_minutes,
     {% for column, figure in (("completion_change", "average_completion_rate"), ("score_change", "average_score")) %}
-    CASE WHEN COALESCE(c.assignment_count >= b.assignment_count, TRUE)
-        THEN {{ m.difference("c." ~ figure ~ " - b." ~ figure) }} END AS {{ column }},
+    {% set change = m.difference("c." ~ figure ~ " - b." ~ figure) %}
+    {{ state.of_same_count("c", "b", change, "assignment_count") }} AS {{ column }},
     {% endfor %}
     c.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
     CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
