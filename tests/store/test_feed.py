@@ -81,6 +81,18 @@ def test_a_discarded_day_is_told(house: House) -> None:
     assert (consumer.whole, set(consumer.told)) == (1, {"changed"})
 
 
+def test_who_came_and_went_on_days_that_one_publish_takes_over_is_told(house: House) -> None:
+    consumer = Consumer()
+    house.night(1, students(6), classes(3))
+    poll(house, consumer)
+    house.night(2, [*students(6), student(9)])
+    house.night(3, students(6))
+    restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
+    house.night(4)
+    poll(house, consumer)
+    assert (consumer.whole, set(consumer.told)) == (1, {"corrected"})
+
+
 def test_a_file_from_before_and_what_follows_it_are_told_from_what_is_lost(house: House) -> None:
     early, late = Consumer(), Consumer()
     house.night(1, students(6), classes(3))
