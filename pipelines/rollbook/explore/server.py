@@ -148,10 +148,14 @@ def app(token: str, port: int) -> Starlette:
             return _render("token", 401, title="Token needed", here="/", token=TOKEN)
         return await run_in_threadpool(_written, request, await _sent(request), menu)
 
+    def nowhere(request: Request, _: Exception) -> Response:
+        error = ArgumentError("This address leads to no page: choose one from the menu")
+        return _trouble(error, {"menu": menu, "path": request.url.path, "asked": request.query_params})
+
     routes = [Route(path, partial(view, page)) for path, (page, _) in shown.items()]
     # The only one that writes. The guard lets in the app's own pages alone, and another site's request has no cookie.
     own = [] if is_of_all() else [Route("/student/{key:id}/contacted", write, methods=["POST"])]
-    return Starlette(routes=[*routes, *own])
+    return Starlette(routes=[*routes, *own], exception_handlers={404: nowhere})
 
 
 async def _sent(request: Request) -> bytes:
