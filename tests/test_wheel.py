@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -21,22 +23,32 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel and the requirements, and nothing else."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     sources = folder / "sources"
     shutil.copytree(ROOT / "pipelines", sources / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=sources, check=True, timeout=100)
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "env")], check=True, timeout=100)
     (wheel,) = folder.glob("*.whl")
-    install = [uv, "pip", "install", "--quiet", "--python", str(folder / "env"), str(wheel)]
-    constraint = ["--constraint", str(ROOT / "constraints.txt")]
-    subprocess.run([*install, *constraint], cwd=folder, check=True, timeout=500)
-    return folder / "env" / "bin"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """The programs of an environment that has the wheel and the requirements, and nothing else."""
+    return install(wheel.with_name("env"), str(wheel), "--constraint", str(ROOT / "constraints.txt"))
+
+
+def install(folder: Path, *wanted: str) -> Path:
+    """Make an environment with what is wanted; returns the folder of its programs."""
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True, timeout=100)
+    command = [uv, "pip", "install", "--quiet", "--python", str(folder), *wanted]
+    subprocess.run(command, cwd=folder, check=True, timeout=500)
+    return folder / "bin"
 
 
 def environment(**given: str) -> dict[str, str]:
@@ -97,7 +109,9 @@ def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: 
         assert "rollbook.defs.launches" in (home / "dagster.yaml").read_text()
 
 
-def test_the_component_loads_in_a_project_with_a_package_pipelines(installed: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Another Dagster project, which has a package `pipelines` of its own and a school as a component."""
     files = {
         "pyproject.toml": '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "pipelines"\n',
         "pipelines/__init__.py": "OURS = True\n",
@@ -111,5 +125,28 @@ def test_the_component_loads_in_a_project_with_a_package_pipelines(installed: Pa
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_component_loads_in_a_project_with_a_package_pipelines(installed: Path, project: Path) -> None:
     validate = [str(installed / "dagster"), "definitions", "validate", "-m", "pipelines.definitions"]
-    run(validate, tmp_path, DAGSTER_HOME="", ROLLBOOK_API_KEY="key")
+    run(validate, project, DAGSTER_HOME="", ROLLBOOK_API_KEY="key")
+
+
+@pytest.mark.parametrize("number", ["1.13.0", version("dagster")])
+def test_dagsters_tool_knows_and_loads_the_component(wheel: Path, project: Path, number: str) -> None:
+    pins = re.findall(r"^[a-z].*?(?= \\)", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)
+    others = project / "constraints.txt"  # an older dg wants an older tomlkit
+    others.write_text("\n".join(pin for pin in pins if not pin.startswith(("dagster", "tomlkit"))))
+    family = [f"{name}=={number}" for name in ("dagster", "dagster-webserver", "dagster-dg-cli")]
+    dg = str(install(project / "env", str(wheel), *family, "--constraint", str(others)) / "dg")
+    key = {"ROLLBOOK_API_KEY": "key"}
+    assert "All definitions loaded successfully" in run([dg, "check", "defs"], project, **key)
+    listed = json.loads(run([dg, "list", "defs", "--json"], project, **key))
+    assert {kind: len(listed[kind]) for kind in ("assets", "jobs", "schedules", "sensors")} == {
+        "assets": 12,
+        "jobs": 3,
+        "schedules": 1,
+        "sensors": 2,
+    }
+    assert "rollbook.RollbookComponent" in run([dg, "list", "components", "--json"], project, **key)

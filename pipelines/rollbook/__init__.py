@@ -12,6 +12,10 @@ from typing import Any
 _PUBLIC = {"open": "rollbook.book", "RollbookComponent": "rollbook.defs.component"}
 
 
+def __dir__() -> list[str]:  # `dg` looks for components there
+    return [*globals(), *_PUBLIC]
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
