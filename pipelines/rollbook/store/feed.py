@@ -48,7 +48,7 @@ def record(con: duckdb.DuckDBPyConnection, before: Path, since: date | None, tou
             newest = "SELECT (SELECT MAX(snapshot_date) FROM before.spans.days), MAX(snapshot_date) FROM spans.days"
             was, last = con.execute(newest).fetchall()[0]
             # The current rows tell what one new last day changed. Of several, a row may have come and gone.
-            is_past = was is None or since != last or since <= was
+            is_past = since is None or was is None or since != last or since <= was
             for name in touched:
                 values = {"number": number} | ({"since": since} if is_past else {})
                 con.execute(sql("feed", table=TABLES[name], is_past=is_past), values)
