@@ -150,3 +150,4 @@ def test_dagsters_tool_knows_and_loads_the_component(wheel: Path, project: Path,
         "sensors": 2,
     }
     assert "rollbook.RollbookComponent" in run([dg, "list", "components", "--json"], project, **key)
+    assert "All definitions loaded successfully" in run([dg, "check", "defs"], ROOT)
