@@ -137,11 +137,10 @@ def app(token: str, port: int) -> Starlette:
         is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
         if is_guarded and site not in ("same-origin", "none"):
             return PlainTextResponse(FOREIGN, 403)
-        common = {"menu": menu, "path": request.url.path, "asked": request.query_params}
         try:
-            return _shown(page, request, common)
+            return _shown(page, request, menu)
         except (RollbookError, duckdb.Error) as found:
-            return _trouble(found, common)
+            return _trouble(found, request, menu)
 
     async def write(request: Request) -> Response:
         if not is_let_in(request):
@@ -149,8 +148,7 @@ def app(token: str, port: int) -> Starlette:
         return await run_in_threadpool(_written, request, await _sent(request), menu)
 
     def nowhere(request: Request, _: Exception) -> Response:
-        error = ArgumentError("This address leads to no page: choose one from the menu")
-        return _trouble(error, {"menu": menu, "path": request.url.path, "asked": request.query_params})
+        return _trouble(ArgumentError("This address leads to no page: choose one from the menu"), request, menu)
 
     routes = [Route(path, partial(view, page)) for path, (page, _) in shown.items()]
     # The only one that writes. The guard lets in the app's own pages alone, and another site's request has no cookie.
@@ -175,19 +173,25 @@ def _written(request: Request, sent: bytes, menu: dict[str, str]) -> Response:
         with book.open():
             pages.contacted(book, QueryParams(sent), **request.path_params)
     except (RollbookError, duckdb.Error) as found:
-        return _trouble(found, {"menu": menu, "path": request.url.path, "asked": request.query_params})
+        return _trouble(found, request, menu)
     return RedirectResponse(f"/student/{request.path_params['key']}", 303, headers=PRIVATE)
 
 
-def _trouble(found: Exception, common: dict[str, Any]) -> Response:
+def _trouble(found: Exception, request: Request, menu: dict[str, str]) -> Response:
     """The page that says what is wrong with an address, or with the machine."""
     # DuckDB's own words may repeat a value.
     error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
     status = 404 if isinstance(error, ArgumentError) else 503
-    return _render("trouble", status, title="Not found" if status == 404 else "Trouble", error=error, **common)
+    title = "Not found" if status == 404 else "Trouble"
+    return _render("trouble", status, title=title, error=error, **_common(request, menu))
 
 
-def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
+def _common(request: Request, menu: dict[str, str]) -> dict[str, Any]:
+    """What every page with the menu is given."""
+    return {"menu": menu, "path": request.url.path, "asked": request.query_params}
+
+
+def _shown(page: Page, request: Request, menu: dict[str, str]) -> Response:
     """A page, or its list as CSV, with its line in the access log."""
     book = new_book()
     with book.open():
@@ -201,7 +205,7 @@ def _shown(page: Page, request: Request, common: dict[str, Any]) -> Response:
         book.note("explore", what, book.students)
         return _render(
             values.pop("template", page.__name__),
-            **common,
+            **_common(request, menu),
             **values,
             link=partial(_address, request),
             school=book.school,
