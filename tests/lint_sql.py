@@ -22,12 +22,24 @@ from rollbook.views import catalog
 RELATION = "SELECT * FROM some_relation"
 # The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
-    {"touched": False, "observations": RELATION, "since": True, "names": True, "among": "", "is_past": True},
+    {
+        "touched": False,
+        "observations": RELATION,
+        "since": True,
+        "names": True,
+        "among": "",
+        "is_past": True,
+        "seen": "",
+        "refused": "",
+    },
     {"touched": False, "observations": None, "since": False, "names": False, "among": "delta", "is_past": False},
     {"touched": True, "observations": RELATION, "since": False, "names": False, "among": "", "is_past": True},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
+    "seen": "read_parquet('seen.parquet')",
+    "refused": RELATION,
+    "history": "published.history.some_table",
     "observed": RELATION,
     "runs": "spans.some_table",
     "shown": "student_id",

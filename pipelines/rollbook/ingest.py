@@ -452,11 +452,11 @@ class StagingWriter:
             self._held.clear()
         return self._writer
 
-    def walked(self, draft: Manifest) -> None:
+    def walked(self, presumed: Callable[[], Manifest]) -> None:
         """Give what the walks of a large landing brought to the session's `ahead`."""
         if self._session.ahead is not None and isinstance(self._writer, BodyWriterProcess):
             self._writer.flush()
-            landing = LandingFolder(self._partial, self._stamped(draft))
+            landing = LandingFolder(self._partial, self._stamped(presumed()))
             if (parts := self._writer.walked(landing)) is not None:
                 self._session.ahead(landing.manifest, Flattened(self.landing, tuple(parts)))
 

@@ -26,7 +26,8 @@ class Column:
     value is refused; any other value that is not as declared is NULL. A column that is not `tracked` is in current
     tables and snapshots, but never makes a version (G6). A `measure` moves with every school day, so changes of a
     measure hold no night (G3); a measure that counts `up` has vanished where the value is 0 or NULL, a measure that
-    counts `down` only where the value is NULL. `personal` values name or describe a person, and stay out of logs,
+    counts `down` only where the value is NULL, and a measure that `outlasts_terms` does not begin again with a term.
+    `personal` values name or describe a person, and stay out of logs,
     previews, Dagster's metadata (G12) and the pseudonymous file. Every text column (`is_text`) declares whether the
     text is personal; numbers and dates are not.
     """
@@ -41,6 +42,7 @@ class Column:
     required: bool = False
     tracked: bool = True
     measure: Literal["", "up", "down"] = field(default="", repr=False)
+    outlasts_terms: bool = field(default=False, repr=False)
     personal: bool | None = field(default=None, repr=False)  # a day's rows depend on neither: see `fingerprint`
 
     @property
@@ -75,8 +77,10 @@ class Set:
 
     `endpoint` is the path below /svcapi/v1/, with `{id}` where the endpoint serves a single record. `id_field` is the
     dotted path of a record's id. A `walked` set is read page by page and may be proven complete; other sets only add
-    and update. `total` is the column, as table.column, by which a record's measures are judged: where the total falls,
-    the measures begin again. `unkept` fields are the contract's, but kept in no table.
+    and update. A record is searched for by its `names`, and by those in `last_names` only if no other gave a clean
+    answer: several records may share such a name. `total` is the column, as table.column, by which a record's measures
+    are judged: where the total falls far, the measures begin again. `unkept` fields are the contract's, but kept in no
+    table.
     """
 
     name: str
@@ -85,6 +89,7 @@ class Set:
     id_field: str
     walked: bool = False
     names: tuple[str, ...] = ()
+    last_names: tuple[str, ...] = ()
     total: str = field(default="", repr=False)
     unkept: tuple[str, ...] = ()
 
@@ -162,6 +167,7 @@ SETS: dict[str, Set] = {
             id_field="id",
             walked=True,
             names=("reference_id", "email"),
+            last_names=("name",),
             total="student_summaries.total_assignments",
         ),
         Set(
@@ -247,7 +253,11 @@ TABLES: dict[str, Table] = {
                 ),
                 Column("total_time_minutes", "DOUBLE", "Total learning time in minutes.", measure="up"),
                 Column(
-                    "last_activity_date", "DATE", "Day of the last activity; may be absent in a record.", measure="up"
+                    "last_activity_date",
+                    "DATE",
+                    "Day of the last activity; may be absent in a record.",
+                    measure="up",
+                    outlasts_terms=True,
                 ),
             ),
         ),
@@ -260,8 +270,8 @@ TABLES: dict[str, Table] = {
             comment="One row per student whose activity was ever stated. Records that do not state it change nothing.",
             columns=(
                 _STUDENT_ID,
-                Column("first_login_date", "DATE", "Day of the first login.", measure="up"),
-                Column("last_activity_date", "DATE", "Day of the last activity.", measure="up"),
+                Column("first_login_date", "DATE", "Day of the first login.", measure="up", outlasts_terms=True),
+                Column("last_activity_date", "DATE", "Day of the last activity.", measure="up", outlasts_terms=True),
                 Column(
                     "days_since_last_activity",
                     "BIGINT",
@@ -270,7 +280,13 @@ TABLES: dict[str, Table] = {
                 ),
                 Column("assignment_submission_count", "BIGINT", "Assignments submitted.", measure="up"),
                 Column("assignment_missing_count", "BIGINT", "Assignments missing.", measure="down"),
-                Column("has_ever_logged_in", "BOOLEAN", "Whether the student has ever logged in.", measure="up"),
+                Column(
+                    "has_ever_logged_in",
+                    "BOOLEAN",
+                    "Whether the student has ever logged in.",
+                    measure="up",
+                    outlasts_terms=True,
+                ),
             ),
         ),
         Table(

@@ -310,14 +310,13 @@ class Campaign:
         self,
         showing: Showing | None = None,
         *,
-        label: date | None = None,
         trouble: Callable[[Service, Random], None] | None = None,
     ) -> str:
         """A sync of such records, which must come to what the model says. Returns to what."""
-        showing, label, lost = showing or self.showing(), label or self.today, self.is_lost()
-        foretold, error, came = self.try_to_sync(showing, label, trouble)
+        showing, lost = showing or self.showing(), self.is_lost()
+        foretold, error, came = self.try_to_sync(showing, trouble)
         if self.worn and isinstance(error, DamagedError):
-            foretold, error, came = self.try_to_sync(showing, label, trouble)
+            foretold, error, came = self.try_to_sync(showing, trouble)
         if lost:  # the night may be landed, but is only judged once somebody has accepted the loss
             assert error is not None, "no file remembers the expired days, and the sync is green"
             if isinstance(error, ExpiredError):
@@ -330,7 +329,7 @@ class Campaign:
         return foretold.verdict
 
     def try_to_sync(
-        self, showing: Showing, label: date, trouble: Callable[[Service, Random], None] | None
+        self, showing: Showing, trouble: Callable[[Service, Random], None] | None
     ) -> tuple[Landing, RollbookError | None, list[str]]:
         """A sync: the landing that is due, the failure, and the verdicts of what has landed."""
         with shown(self.service, showing):
@@ -338,8 +337,8 @@ class Campaign:
                 trouble(self.service, self.random)
             error = self.run(self.house.sync)
         self.see_what_was_judged_later()  # before it fetched
-        foretold = self.ledger.receive(showing, label)
-        return foretold, error, self.adopt(showing, label)
+        foretold = self.ledger.receive(showing, self.today)
+        return foretold, error, self.adopt(showing, self.today)
 
     def sync_in_trouble(self, *named: str) -> bool:
         """A sync while a file is damaged or gone; returns whether the sync is green, which may be where the file does
@@ -347,7 +346,7 @@ class Campaign:
 
         A red sync names a cause among these, and what was fetched is kept.
         """
-        foretold, error, came = self.try_to_sync(self.showing(), self.today, None)
+        foretold, error, came = self.try_to_sync(self.showing(), None)
         if outcome(error) == outcome_of(foretold):
             return error is None  # a hold comes first
         assert outcome(error) == "failed", f"{foretold.verdict} was due, and there was {error!r}"

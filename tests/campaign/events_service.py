@@ -103,6 +103,13 @@ def a_record_slips_out_of_the_list(c: Campaign) -> None:
     c.sync(c.showing(hidden=some(c, c.random.randint(1, 8))))
 
 
+@event(lambda c: bool(only_uncounted(c)), weight=4)
+def those_whom_only_held_or_discarded_landings_state_slip_out_of_the_list(c: Campaign) -> None:
+    """A search finds them: so no approval and no undone discard may end in their removal."""
+    hidden = only_uncounted(c)
+    c.sync(c.showing(hidden=frozenset(c.random.sample(hidden, c.random.randint(1, len(hidden))))))
+
+
 @event()
 def a_record_is_removed(c: Campaign) -> None:
     c.school.leave(c.random.randint(1, 3))
@@ -212,11 +219,12 @@ def a_day_to_come_is_asked_for(c: Campaign) -> None:
     c.operate(lambda: sync(c.rollbook, c.today + timedelta(days=1)), fails=ArgumentError)
 
 
-@event(lambda c: (c.ledger.newest() or c.today) < c.today)
+@event(lambda c: c.fresh and bool(c.ledger.counted()))
 def the_clock_is_a_day_behind(c: Campaign) -> None:
-    yesterday = night(c.number - 1)
+    """By the service's clock, a day more has passed since the last sync than by this machine's."""
     with c.clock_off_by(-1):
-        c.sync(c.school.showing(c.number - 1), label=yesterday)
+        assert c.run(c.house.sync) is not None, "what was fetched is filed under the day before"
+    c.check()
 
 
 @event(lambda c: not c.is_lost())
@@ -252,6 +260,12 @@ def another_institution_answers(c: Campaign) -> None:
 def some(c: Campaign, count: int) -> frozenset[int]:
     """So many students of tonight."""
     return frozenset(c.random.sample(sorted(c.school.pupils), count))
+
+
+def only_uncounted(c: Campaign) -> list[int]:
+    """The service's students who are not current, and whom landings state that are held or discarded."""
+    current = {key[0] for key in c.ledger.current()["students"]}
+    return sorted((c.ledger.uncounted("students") & c.school.pupils.keys()) - current)
 
 
 def land_again(c: Campaign, **over: Any) -> None:

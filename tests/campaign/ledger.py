@@ -96,13 +96,16 @@ class Landing:
         if not self.parts:
             return shown
         records = shown.records if f"{set_name}:listed" in self.parts else dict.fromkeys(shown.records)
-        return replace(shown, proven=shown.proven and f"{set_name}:removed" in self.parts, records=records)
+        if f"{set_name}:removed" not in self.parts:
+            shown = replace(shown, proven=False, absent=frozenset())
+        return replace(shown, records=records)
 
     def without(self, student: int) -> Landing:
         """The same without an erased student."""
         shown = self.shown["students"]
         left = {i: stated for i, stated in shown.records.items() if i != student}
-        return replace(self, shown={**self.shown, "students": replace(shown, records=left)})
+        absent = (shown.absent or frozenset()) - {student}
+        return replace(self, shown={**self.shown, "students": replace(shown, records=left, absent=absent)})
 
 
 @dataclass
@@ -126,7 +129,8 @@ class Ledger:
         """The landing of a sync that ends before the verdict."""
         now = self.current()
         hidden_before = {s: self.hidden(s) for s in SETS}
-        received = {s: _received(showing, s, day, {key[0] for key in now[s]}, hidden_before[s]) for s in SETS}
+        current = {s: {key[0] for key in now[s]} for s in SETS}
+        received = {s: _received(showing, s, day, current[s], hidden_before[s], self.uncounted(s)) for s in SETS}
         shown, hidden = {s: f[0] for s, f in received.items()}, {s: f[1] for s, f in received.items()}
         landing = Landing(day, shown, hidden=hidden)
         for student in self.erased:
@@ -141,9 +145,25 @@ class Ledger:
         then = self.current(plus=landing)
         moved = moves(now, then)
         verdict = "synced" if all(s.proven for s in landing.shown.values()) else "unproven"
-        if any(now.values()) and is_mass_change(now, then):
+        if any(now.values()) and is_mass_change(self.before(landing) or now, then):
             verdict = "held"
         return replace(landing, verdict=verdict, moved=moved)
+
+    def before(self, landing: Landing) -> Current | None:
+        """The rows that held before the day of a landing on the newest day, and what was approved of it; None if no
+        other landing of the day counts.
+        """
+        of_day = [x for x in self.counted() if x.day == landing.day and x.place < landing.place]
+        if not of_day or landing.day != self.newest() or not any(x.day < landing.day for x in self.counted()):
+            return None
+        seen = max((x.place for x in of_day if x.verdict == "approved" or x.parts), default=0)
+        return Ledger(
+            {
+                k: x
+                for k, x in self.landings.items()
+                if x.day < landing.day or (x.day == landing.day and x.place <= seen)
+            }
+        ).current()
 
     def would_lose(self, key: Key, *, discarded: bool) -> bool:
         """Whether a discard of a landing, or the undoing, takes more rows away than may go without a question."""
@@ -164,6 +184,12 @@ class Ledger:
         """The records of a set that the last proven landing found by search alone."""
         proven = [x for x in self.counted() if x.shown[set_name].proven and not x.expired]
         return proven[-1].hidden[set_name] if proven else frozenset()
+
+    def uncounted(self, set_name: str) -> set[int]:
+        """The records that landings state which are held or discarded: a sync searches for them, too."""
+        landings = (x for x in self.landings.values() if not x.expired and x.verdict not in ("failed", UNJUDGED))
+        waiting = [x for x in landings if x.discarded or x.verdict == "held"]
+        return {i for x in waiting for i, stated in x.shown[set_name].records.items() if stated is not None}
 
     def on_disk(self) -> dict[Key, str]:
         """The landings that must be there to be read, with their verdicts."""
@@ -281,15 +307,19 @@ def _altered(before: Current, after: Current, table: str) -> int:
 
 
 def _vanish(before: Current, after: Current, table: str) -> bool:
-    """Whether most rows lose a measure, though as many assignments were given."""
+    """Whether most rows lose a measure; one that begins again with a term does not count, where half or less of the
+    assignments are given now.
+    """
     total, place = TOTALS[table], TRACKED[TOTALS[table]].index(GIVEN[TOTALS[table]])
-    given = {key: row[place] for key, row in before[total].items() if (row[place] or 0) > 0}
+    given = {key: row[place] for key, row in before[total].items()}
     now = {key: row[place] for key, row in after[total].items()}
-    both = before[table].keys() & after[table].keys() & given.keys()
+    both = [k for k in before[table].keys() & after[table].keys() if given.get(k) is None or given[k] > 0]
+    again = {k for k in both if given.get(k) is not None and now.get(k) is not None and 2 * now[k] <= given[k]}
     for n, name in enumerate(TRACKED[table]):
         nothing = (None,) if name in ("assignment_missing_count", "students_without_submissions") else (None, 0)
+        lasts = name in ("first_login_date", "last_activity_date", "has_ever_logged_in")
         had = [key for key in both if before[table][key][n] not in nothing]
-        lost = [key for key in had if after[table][key][n] in nothing and (now.get(key) or given[key]) >= given[key]]
+        lost = [key for key in had if after[table][key][n] in nothing and (lasts or key not in again)]
         if len(lost) > 5 and 2 * len(lost) > len(had) and (table != "classes" or name == "student_count"):
             return True
     return False
@@ -301,25 +331,34 @@ def is_mass_removal(moved: Moved) -> bool:
 
 
 def _received(
-    showing: Showing, set_name: str, day: date, current: set[int], hidden_before: frozenset[int]
+    showing: Showing,
+    set_name: str,
+    day: date,
+    current: set[int],
+    hidden_before: frozenset[int],
+    uncounted: set[int],
 ) -> tuple[model.Shown, frozenset[int]]:
     """The received records of a set when these ids are current: the records on a page, and the missing records that a
-    search finds.
+    search finds. A search that finds nobody states the record absent, also one of the `uncounted`.
 
-    Returns also which of the latter are hidden then. More than three that were not `known` to be disprove the list.
+    Returns also which are hidden then. More than three that were not hidden before disprove the list.
     """
     has = showing.records(set_name)
     received = set(has) - showing.hidden
     missing = current - received
-    proven = set_name not in showing.unproven and not (showing.unanswered and missing)
-    hidden = frozenset(missing & set(has)) if proven else frozenset[int]()
+    proven = set_name not in showing.unproven
+    answered = proven and not showing.unanswered
+    hidden = frozenset(missing & set(has)) if answered else frozenset[int]()
+    absent = frozenset((missing | uncounted) - received - set(has)) if answered else frozenset[int]()
     received |= hidden
     if len(hidden - hidden_before) > MAX_HIDDEN:
-        proven, hidden = False, frozenset()
+        proven, hidden, absent = False, frozenset(), frozenset()
+    if proven and showing.unanswered:
+        hidden = frozenset(missing & hidden_before)
     nameless = {i for i in received if not (has[i].get("name") or has[i].get("class_title") or "").strip()}
     refused = showing.broken | nameless
     stated = {i: None if i in refused else _stated(set_name, has[i]) for i in received}
-    return model.Shown(day, LAST, proven, stated), hidden
+    return model.Shown(day, LAST, proven, stated, absent), hidden
 
 
 def _stated(set_name: str, record: Record) -> dict[str, model.Stated]:

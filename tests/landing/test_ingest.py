@@ -151,7 +151,7 @@ def test_bodies_are_landed_though_staging_fails(
     session.ahead = Mock()
     with caplog.at_level(logging.WARNING):
         landing = messy(writer)
-        writer.walked(landing)
+        writer.walked(lambda: landing)
         done = writer.finish(landing)
     assert session.take(done) is None
     assert not session.ahead.called
@@ -170,7 +170,7 @@ def test_what_the_walks_of_a_large_landing_brought_is_given_ahead_of_the_searche
     writer = session.begin(DAY)
     add(writer, "students", "walk", 1, page(student(1)), walk=1)
     walk = Walk(set="students", walks=1, counted=(1,), total_count=1, received=1)
-    writer.walked(manifest(landing=1, walks=(walk,)))
+    writer.walked(lambda: manifest(landing=1, walks=(walk,)))
     add(writer, "students", "search", 1, page(student(7)), sought=7)
     found = Absence(set="students", id=7, answer="found_by_search", asked_by=("email",))
     done = writer.finish(manifest(landing=1, walks=(walk,), absences=(found,)))

@@ -119,7 +119,9 @@ def test_an_optional_file_stays_as_another_version_wrote_it(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("statement", ["UPDATE spans.version SET format = 2", "ALTER TABLE spans.version DROP format"])
+@pytest.mark.parametrize(
+    "statement", [f"UPDATE spans.version SET format = {OTHER}", "ALTER TABLE spans.version DROP format"]
+)
 def test_a_published_file_of_another_version_is_kept_as_it_is(house: House, statement: str) -> None:
     warehouse = house.rollbook().warehouse
     newest = target(house.published)

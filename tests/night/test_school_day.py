@@ -54,7 +54,7 @@ def test_a_measure_that_vanishes_while_its_total_stays_is_held(house: House, mea
     first_night(house, students(40))
     hold = is_held(house, 2, everybody(**{measure: value})[:25] + students(40)[25:])
     assert hold.reason == (
-        f"25 of 40 rows of student_summaries would lose {measure}, though total_assignments does not fall"
+        f"25 of 40 rows of student_summaries would lose {measure}, though total_assignments does not begin again"
     )
 
 
@@ -69,7 +69,7 @@ def test_activity_is_judged_by_the_totals_of_the_summary(house: House) -> None:
     lost = [student(i, **within("activity_tracking", has_ever_logged_in=False)) for i in range(1, 41)]
     hold = is_held(house, 2, lost)
     assert hold.reason == (
-        "40 of 40 rows of student_activity would lose has_ever_logged_in, though total_assignments does not fall"
+        "40 of 40 rows of student_activity would lose has_ever_logged_in, though total_assignments does not begin again"
     )
 
 
@@ -83,7 +83,7 @@ def test_a_term_begins_all_counts_again_with_a_line_in_the_log(house: House, cap
     house.service.classes = every_class({}, {})
     expected = first_night(house, students(40))
     none = dict.fromkeys(("completed_assignments", "completion_rate", "total_time_minutes"), 0)
-    term = everybody(total_assignments=0, average_score=None, last_activity_date=None, **none)
+    term = everybody(total_assignments=0, average_score=None, **none)
     house.service.classes = every_class(
         {"average_completion_rate": 0, "average_score": None, "total_engagement_minutes": 0},
         {"has_assignments": False, "assignment_count": 0, "students_with_submissions": 0},
@@ -92,9 +92,59 @@ def test_a_term_begins_all_counts_again_with_a_line_in_the_log(house: House, cap
     house.night(2, term)
     assert house.tables() == expected.night(2, term, house.service.classes).tables()
     assert (
-        "Most totals fall in student_summaries, class_summaries, class_assignment_activity, as at the start of a term:"
+        "Most totals begin again in student_summaries, class_summaries, class_assignment_activity, as at the start of a term:"
         " that holds nothing"
     ) in caplog.messages
+
+
+@pytest.mark.parametrize("total", [9, 6, None])
+def test_counts_that_vanish_while_the_total_falls_a_little_or_is_not_stated_are_held(
+    house: House, total: int | None
+) -> None:
+    """A term begins with a large fall, not with any."""
+    first_night(house, everybody(total_assignments=10))
+    none = dict.fromkeys(("completed_assignments", "completion_rate", "total_time_minutes", "average_score"))
+    hold = is_held(house, 2, everybody(total_assignments=total, **none))
+    assert "completed_assignments, completion_rate" in hold.reason
+
+
+@pytest.mark.parametrize("measure", ["first_login_date", "last_activity_date", "has_ever_logged_in"])
+def test_a_term_takes_no_date_and_no_login_flag_away(house: House, measure: str) -> None:
+    first_night(house, everybody(total_assignments=10))
+    lost = [record | {"activity_tracking": record["activity_tracking"] | {measure: None}} for record in students(40)]
+    term = [r | {"summary": r["summary"] | {"total_assignments": 1, "completed_assignments": 0}} for r in lost]
+    assert f"would lose {measure}" in is_held(house, 2, term).reason
+
+
+def test_measures_are_judged_by_themselves_where_no_total_was_ever_stated(house: House) -> None:
+    house.service.classes = [record | {"assignment_activity": None} for record in every_class({}, {})]
+    first_night(house, everybody(total_assignments=None))
+    house.service.classes = [record | {"summary": {}} for record in house.service.classes]
+    hold = is_held(house, 2, everybody(total_assignments=None, total_time_minutes=None))
+    assert "40 of 40 rows of student_summaries would lose total_time_minutes" in hold.reason
+    assert "8 of 8 rows of class_summaries would lose" in hold.reason
+
+
+def test_a_loss_in_slices_is_held_by_what_the_whole_day_removes(house: House) -> None:
+    """Four syncs of a day, each of which removes a tenth."""
+    first_night(house, students(100))
+    house.night(2, students(90))
+    hold = is_held(house, 2, students(81))
+    assert hold.reason.startswith("with the day's earlier syncs, 19 of 100 students (19 %) would be removed")
+    assert [(c.before, c.removed) for c in hold.counts if c.table == "students"] == [(90, 9)]
+    house.approve()
+    assert house.query("SELECT rows_removed > 0, verdict FROM ops.syncs WHERE landing = 2") == [(True, "approved")]
+    house.night(2, students(76))  # what was approved has been seen
+    hold = is_held(house, 2, students(70))
+    assert "11 of 81 students (13.6 %) would be removed" in hold.reason
+
+
+def test_what_a_later_sync_brings_back_is_no_loss(house: House) -> None:
+    first_night(house, students(100))
+    house.night(2, students(90))
+    house.night(2, students(100))
+    house.night(2, students(91))
+    assert house.query("SELECT COUNT(*) FROM students") == [(91,)]
 
 
 def test_class_averages_that_vanish_while_the_assignments_stay_are_held(house: House) -> None:
@@ -103,7 +153,7 @@ def test_class_averages_that_vanish_while_the_assignments_stay_are_held(house: H
     house.service.classes = every_class({"average_score": None, "total_engagement_minutes": 0}, {})
     assert is_held(house, 2, students(4)).reason == (
         "8 of 8 rows of class_summaries would lose average_score, total_engagement_minutes, though"
-        " assignment_count does not fall"
+        " assignment_count does not begin again"
     )
 
 

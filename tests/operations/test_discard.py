@@ -89,7 +89,8 @@ def test_a_discarded_landing_leaves_a_later_unproven_one(house: House) -> None:
     house.service.on(faults.moved_total(1), path="students", page=1, times=None)
     house.sync()
     discard(house.rollbook(), night(5), 1, reason="", confirm=always)
-    expected = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students"])
+    # The class that the first landing searched for was not current any more: the second did not ask about it.
+    expected = of(1, 2, 3, 4).night(5, house.service.students, classes(2), unproven=["students", "classes"])
     assert house.tables() == expected.tables()
 
 

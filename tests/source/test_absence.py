@@ -13,7 +13,17 @@ import pytest
 
 from rollbook.landing.manifest import Absence, Proof, Walk
 from rollbook.source.client import Client
-from rollbook.source.pagination import MAX_HIDDEN, Names, Verified, Walked, search_by_names, verify_absence
+from rollbook.source.pagination import (
+    MAX_HIDDEN,
+    MAX_UNCLEAR,
+    Names,
+    Searches,
+    Verified,
+    Walked,
+    search_by_names,
+    search_uncounted,
+    verify_absence,
+)
 from rollbook.tables import SETS
 from tests.source.asking import Kept, MakeClient
 from tests.support.nights import night
@@ -34,7 +44,7 @@ class Current:
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
         set_ = SETS[set_name]
         return {
-            r[set_.id_field]: tuple((n, r[n]) for n in set_.names if n in r)
+            r[set_.id_field]: tuple((n, r[n]) for n in (*set_.names, *set_.last_names) if n in r)
             for r in getattr(self, set_name)
             if r[set_.id_field] not in received
         }
@@ -46,10 +56,17 @@ def walked(*received: int) -> Walked:
     return Walked(Walk(set="students", walks=1, counted=(1,), proof=proof), set(received), ())
 
 
-def verified(client: Client, current: Current, *received: int, most: int = 200) -> tuple[tuple[Absence, ...], int]:
+def searches_of(client: Client, current: Current, walks: int = 3, seconds: float = 300) -> Searches:
+    """Searches for students."""
+    return Searches(client, SETS["students"], current, Kept(), walks=walks, seconds=seconds)
+
+
+def verified(
+    client: Client, current: Current, *received: int, most: int = 200
+) -> tuple[tuple[Absence, ...], tuple[int, ...]]:
     """Ask about the students who are current and were not received."""
-    check = verify_absence(client, walked(*received), current, Kept(), walks=3, most=most, day=night(1))
-    return check.absences, check.too_many
+    check = verify_absence(searches_of(client, current), walked(*received), most=most, day=night(1))
+    return check.absences, check.not_asked
 
 
 def searches(service: Service, path: str = "students") -> list[str | None]:
@@ -171,23 +188,82 @@ def test_only_those_that_vanished_are_asked_for_in_order(client_of: MakeClient) 
         assert [s for s in searches(service) if s and s.startswith("R-")] == ["R-20", "R-30"]
     fields = ("reference_id", "email")
     removed = [Absence(set="students", id=i, answer="removed", asked_by=fields) for i in (20, 30)]
-    assert check == (tuple(removed), 0)
+    assert check == (tuple(removed), ())
 
 
 def test_too_many_are_counted_and_none_is_asked_for(client_of: MakeClient) -> None:
     with Service() as service:
         client, current = client_of(service), Current(students(4), [])
-        assert verified(client, current, most=3) == ((), 4)
+        assert verified(client, current, most=3) == ((), (1, 2, 3, 4))
         assert service.requests == []
         assert len(verified(client, current, most=4)[0]) == 4
 
 
-def test_the_first_unclear_answer_ends_the_asking(client_of: MakeClient) -> None:
+def test_a_record_without_a_name_stays_and_the_others_are_asked_for(client_of: MakeClient) -> None:
     with Service() as service:
-        current = Current([student(1), student(2, reference_id=MISSING, email=MISSING), student(3)], [])
+        current = Current([student(1), student(2, reference_id=MISSING, email=MISSING, name=" "), student(3)], [])
         check = verified(client_of(service), current)
-        assert searches(service) == ["R-1", "pupil.1@school.example"]
-    assert [(a.id, a.answer) for a in check[0]] == [(1, "removed"), (2, "unclear")]
+    assert [(a.id, a.answer) for a in check[0]] == [(1, "removed"), (2, "unclear"), (3, "removed")]
+
+
+def test_a_full_name_is_searched_for_only_if_no_other_name_gave_a_clean_answer(client_of: MakeClient) -> None:
+    with Service([student(9, name="Anna Berg")]) as service:
+        only_named = student(2, reference_id=MISSING, email=MISSING, name="Anna Berg")
+        check = verified(client_of(service), Current([student(1), only_named], []), 9)
+        assert searches(service) == ["R-1", "pupil.1@school.example", "Anna Berg"]
+    assert [(a.id, a.answer, a.asked_by) for a in check[0]] == [
+        (1, "removed", ("reference_id", "email")),
+        (2, "removed", ("name",)),
+    ]
+
+
+def test_three_unclear_answers_in_a_row_end_the_asking(client_of: MakeClient) -> None:
+    with Service(students(2)) as service:
+        service.on(
+            lambda request, reply: UNCLEAN["spoiled"](request, reply) if "9" not in str(request.search) else reply,
+            search=True,
+            times=None,
+        )
+        check = verified(client_of(service), Current(students(9, first=11), []), 1, 2)
+        asked = {search for search in searches(service) if search and search.startswith("R-")}
+    assert MAX_UNCLEAR == 3
+    assert asked == {"R-11", "R-12", "R-13"}
+    assert {a.answer for a in check[0]} == {"unclear"}
+    assert [a.asked_by for a in check[0]][2:] == [("reference_id", "email", "name"), *([()] * 6)]
+
+
+def test_a_clear_answer_in_between_keeps_the_asking_up(client_of: MakeClient) -> None:
+    with Service(students(2)) as service:
+        service.on(
+            lambda request, reply: reply if "1" in str(request.search) else UNCLEAN["spoiled"](request, reply),
+            search=True,
+            times=None,
+        )
+        unnamed = [student(n, reference_id=f"R{n}", email=MISSING, name="P") for n in (22, 23, 31, 32, 33, 41)]
+        check = verified(client_of(service), Current(unnamed, []), 1, 2)
+    assert [(a.id, a.answer) for a in check[0]] == [
+        *((22, "unclear"), (23, "unclear"), (31, "removed"), (32, "unclear"), (33, "unclear"), (41, "removed")),
+    ]
+
+
+def test_searches_without_an_answer_end_once_they_took_the_time_of_one_request(client_of: MakeClient) -> None:
+    with Service(students(2)) as service:
+        service.on(faults.status(503), search=True, times=None)
+        asking = searches_of(client_of(service), Current(students(9, first=11), []), seconds=0)
+        check = verify_absence(asking, walked(1, 2), most=200, day=night(1))
+        assert set(searches(service)) == {"R-11", "pupil.11@school.example", "Pupil Number11"}
+    assert [a.answer for a in check.absences] == ["unclear"] * 9
+
+
+def test_records_that_only_uncounted_landings_state_are_asked_for_and_hold_nothing(client_of: MakeClient) -> None:
+    with Service(students(3)) as service:
+        service.hide(3)
+        current = Current([], [])
+        stated = Current(students(6), []).vanished("students", {1, 2})
+        asking = searches_of(client_of(service), current)
+        answers = search_uncounted(asking, stated, {1, 2}, 3)
+        assert [(a.id, a.answer) for a in answers] == [(3, "still_known"), (4, "removed"), (5, "removed")]
+        assert search_uncounted(asking, stated, {1, 2}, 0) == []
 
 
 # --- found, though not listed ----------------------------------------------------------------------------------------
@@ -197,9 +273,8 @@ def looked_for(
     service: Service, client: Client, *listed: int, hidden: Mapping[int, date] | None = None, most: int = 200
 ) -> Verified:
     """Verify a walk that listed some students, when ten are current; the service may list other students by now."""
-    return verify_absence(
-        client, walked(*listed), Current(students(10), []), Kept(), walks=2, most=most, day=night(5), hidden=hidden
-    )
+    searches = searches_of(client, Current(students(10), []), walks=2)
+    return verify_absence(searches, walked(*listed), most=most, day=night(5), hidden=hidden)
 
 
 def answers(verified: Verified) -> dict[int, tuple[str, date | None]]:
@@ -254,7 +329,7 @@ def test_records_that_vanish_during_the_second_walk_are_searched_for(client_of: 
                 service.students = [s for s in service.students if s["id"] != 9]
 
         service.before = leave
-        check = verify_absence(client, walked(*range(2, 11)), current, Kept(), walks=2, most=200, day=night(5))
+        check = verify_absence(searches_of(client, current, 2), walked(*range(2, 11)), most=200, day=night(5))
     assert answers(check) == {1: ("found_by_search", night(5)), 9: ("removed", None)}
 
 

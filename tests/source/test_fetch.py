@@ -45,6 +45,7 @@ def test_a_night_is_landed_whole_and_without_a_verdict(night: Night) -> None:
         finished_at=NOW,
         school_id=41,
         school_name="Made-up School",
+        service_time=NOW.replace(tzinfo=None),
         walks=(whole(150, 2), whole(3, of="classes")),
         requests=4,
         bytes_received=done.bytes_received,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollbook.landing.manifest import Manifest, Proof, Verdict, Walk
+from rollbook.landing.manifest import Absence, Manifest, Proof, Verdict, Walk
 from rollbook.store import schema
 from rollbook.store.database import names
 from rollbook.store.history.engine import History, definition, observations
@@ -45,14 +45,17 @@ record = st.one_of(
     st.tuples(st.just("x@e"), st.just(0), st.just([(1, "a")])),
 )
 
-# Of a landing: whether it was proven, what it showed of each student, and whether it was held and approved last of all.
-Landing = tuple[bool, dict[int, Any], bool]
+# Of a landing: whom it searched for if it was proven (else None), what it showed of each student, and whether it was held
+# and approved last of all.
+Landing = tuple[frozenset[int] | None, dict[int, Any], bool]
 Story = list[tuple[int, Landing]]  # the landings by their day, in the order of their arrival
 
+ALL = frozenset({1, 2, 3})
 # Hypothesis likes its dictionaries small; here a record is as often there as not.
 shown = st.fixed_dictionaries({n: st.one_of(st.none(), record) for n in (1, 2, 3)})
 listed = shown.map(lambda s: {n: stated for n, stated in s.items() if stated is not None})
-landing = st.tuples(st.booleans(), listed, st.sampled_from([False, False, False, True]))
+asked = st.one_of(st.none(), st.just(ALL), st.frozensets(st.sampled_from(sorted(ALL))))
+landing = st.tuples(asked, listed, st.sampled_from([False, False, False, True]))
 # Few days, so that most have several landings.
 stories = st.lists(st.tuples(st.integers(0, 4), landing), min_size=5, max_size=12)
 
@@ -61,60 +64,71 @@ NOW, LATE = False, True
 # Where the simple splice between table-wide neighbours goes wrong: each key has neighbours of its own.
 TRAPS: dict[str, Story] = {
     "an unproven day hides it, a proven one ends it": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (False, {}, NOW)),
-        (2, (True, {}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (None, {}, NOW)),
+        (2, (ALL, {}, NOW)),
     ],
     "the proven day in between comes last": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (False, {}, NOW)),
-        (3, (True, {}, NOW)),
-        (2, (True, {}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (None, {}, NOW)),
+        (3, (ALL, {}, NOW)),
+        (2, (ALL, {}, NOW)),
     ],
     "a refused day keeps it": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (2, (True, {1: PLAIN}, NOW)),
-        (1, (True, {1: "refused"}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (2, (ALL, {1: PLAIN}, NOW)),
+        (1, (ALL, {1: "refused"}, NOW)),
     ],
     "silence, absence, silence": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (True, {1: UNSTATED}, NOW)),
-        (2, (True, {}, NOW)),
-        (3, (True, {1: UNSTATED}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (ALL, {1: UNSTATED}, NOW)),
+        (2, (ALL, {}, NOW)),
+        (3, (ALL, {1: UNSTATED}, NOW)),
     ],
     "a proof that a correction brings": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (False, {}, NOW)),
-        (2, (False, {}, NOW)),
-        (1, (True, {}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (None, {}, NOW)),
+        (2, (None, {}, NOW)),
+        (1, (ALL, {}, NOW)),
     ],
     "a neighbour's statement comes late": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (4, (True, {1: PLAIN}, NOW)),
-        (2, (True, {}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (4, (ALL, {1: PLAIN}, NOW)),
+        (2, (ALL, {}, NOW)),
     ],
     # Landings of one day add up.
-    "a second proven landing leaves it unstated": [(0, (True, {1: PLAIN}, NOW)), (0, (True, {1: UNSTATED}, NOW))],
-    "a second proven landing refuses it": [(0, (True, {1: PLAIN, 2: PLAIN}, NOW)), (0, (True, {1: "refused"}, NOW))],
+    "a second proven landing leaves it unstated": [(0, (ALL, {1: PLAIN}, NOW)), (0, (ALL, {1: UNSTATED}, NOW))],
+    "a second proven landing refuses it": [(0, (ALL, {1: PLAIN, 2: PLAIN}, NOW)), (0, (ALL, {1: "refused"}, NOW))],
     "what was held is approved after a later landing": [
-        (0, (True, {1: PLAIN, 2: PLAIN}, LATE)),
-        (0, (True, {1: UNSTATED}, NOW)),
-        (1, (True, {1: PLAIN}, NOW)),
+        (0, (ALL, {1: PLAIN, 2: PLAIN}, LATE)),
+        (0, (ALL, {1: UNSTATED}, NOW)),
+        (1, (ALL, {1: PLAIN}, NOW)),
     ],
     "a second proof ends what the first landing added": [
-        (0, (True, {2: PLAIN}, NOW)),
-        (1, (False, {1: PLAIN, 2: PLAIN}, NOW)),
-        (1, (True, {2: PLAIN}, NOW)),
+        (0, (ALL, {2: PLAIN}, NOW)),
+        (1, (None, {1: PLAIN, 2: PLAIN}, NOW)),
+        (1, (ALL, {2: PLAIN}, NOW)),
     ],
     "a first landing lacks it, a second refuses it": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (True, {}, NOW)),
-        (1, (True, {1: "refused"}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (ALL, {}, NOW)),
+        (1, (ALL, {1: "refused"}, NOW)),
+    ],
+    "a proven list that asked about nobody ends nothing": [
+        (0, (ALL, {1: PLAIN, 2: PLAIN}, NOW)),
+        (1, (ALL, {1: PLAIN, 2: PLAIN, 3: PLAIN}, LATE)),
+        (2, (frozenset({2}), {1: PLAIN}, NOW)),
+    ],
+    "who was out stays out": [
+        (0, (ALL, {1: PLAIN, 2: PLAIN}, NOW)),
+        (1, (frozenset({2}), {1: PLAIN}, NOW)),
+        (2, (frozenset(), {1: PLAIN}, NOW)),
+        (3, (frozenset(), {1: PLAIN, 2: PLAIN}, NOW)),
     ],
     "a first landing lacks it, a second leaves it unstated": [
-        (0, (True, {1: PLAIN}, NOW)),
-        (1, (True, {}, NOW)),
-        (1, (False, {1: UNSTATED}, NOW)),
+        (0, (ALL, {1: PLAIN}, NOW)),
+        (1, (ALL, {}, NOW)),
+        (1, (None, {1: UNSTATED}, NOW)),
     ],
 }
 
@@ -146,7 +160,7 @@ def _model(number: int, stated: Any, clock: int) -> dict[str, Any] | None:
     return {
         "students": {(number,): (email, "n", None, None, None, date(2026, 1, 1), 1)},
         "student_activity": None if count is None else {(number,): (None, None, count, None, None)},
-        CLOCK: None if count is None else {(number,): clock},
+        CLOCK: None if count is None else {(number,): (clock,)},
         "student_classes": None if listed is None else {(number, c): (t, None) for c, t in dict(listed).items()},
     }
 
@@ -165,15 +179,19 @@ class World:
         self.con = duckdb.connect()
         schema.ensure(self.con)
 
-    def land(self, day: date, *, proven: bool, records: dict[int, Any], held: bool, clock: int) -> Manifest:
-        """Land something, and make its day again from all that counts."""
+    def land(
+        self, day: date, *, absent: frozenset[int] | None, records: dict[int, Any], held: bool, clock: int
+    ) -> Manifest:
+        """Land something, and make its day again from all that counts. None is `absent` without a proof."""
+        proven = absent is not None
         listed = [_record(n, stated, clock) for n, stated in records.items()]
         writer = begin(self.book.raw, day)
         add(writer, "students", "walk", 1, json.dumps({"data": listed}).encode(), walk=1)
         n = len(records)
         proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if proven else None
         walk = Walk(set="students", walks=1, counted=(1,), proof=proof, total_count=n, received=n, distinct=n)
-        landed = writer.finish(manifest(walks=(walk,)))
+        absences = tuple(Absence(set="students", id=i, answer="removed") for i in sorted(absent or ()))
+        landed = writer.finish(manifest(walks=(walk,), absences=absences))
         return self.judge(landed, Verdict.HELD if held else Verdict.SYNCED if proven else Verdict.UNPROVEN)
 
     def judge(self, landed: Manifest, verdict: Verdict) -> Manifest:
@@ -283,11 +301,12 @@ def follow(story: Story, now: Callable[[], bool]) -> None:
         world = World(Path(folder))
         shown: list[model.Shown] = []
         waiting: list[Manifest] = []
-        for clock, (offset, (proven, records, held)) in enumerate(story):
+        for clock, (offset, (asked_for, records, held)) in enumerate(story):
             day = FIRST + timedelta(days=offset)
-            landed = world.land(day, proven=proven, records=records, held=held, clock=clock)
+            absent = None if asked_for is None else asked_for - records.keys()
+            landed = world.land(day, absent=absent, records=records, held=held, clock=clock)
             stated = {n: _model(n, s, clock) for n, s in records.items()}
-            shown.append(model.Shown(day, landed.landing, proven, stated))
+            shown.append(model.Shown(day, landed.landing, absent is not None, stated, absent or frozenset()))
             if held:
                 waiting.append(landed)
             if now():
@@ -303,7 +322,7 @@ def follow(story: Story, now: Callable[[], bool]) -> None:
         assert History(world.con, world.lake).behind() == []
         clocks = model.versions(shown, CLOCK)
         assert world.rows("SELECT student_id, days_since_last_activity FROM main.student_activity") == in_order(
-            (*key, clock) for key, clock, _, until in clocks if until is None
+            (*key, *clock) for key, clock, _, until in clocks if until is None
         )
         live = {name: world.rows(f"FROM spans.{name}") for name in WATCHED}
         History(world.con, world.lake).rebuild()

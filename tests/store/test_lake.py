@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from rollbook.errors import DamagedError
-from rollbook.landing.manifest import Landed, Proof
+from rollbook.landing.manifest import Landed
 from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose, unchanged
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS, TABLES, WALKED, of_set
 from rollbook.util import files
 from tests.flatten.test_rows import page
 from tests.support.flattening import flatten
-from tests.support.records import MISSING, school_class, student, students
+from tests.support.records import MISSING, entry, school_class, student, students
 
 DAY = date(2026, 11, 20)
 
@@ -40,13 +40,11 @@ def stage(folder: Path, landing: int, *bodies: Landed) -> Staged:
     return Staged(staging.folder, landing, landing * 2**40)
 
 
-def proof(name: str, count: int) -> Proof:
-    return Proof(set=name, walk=1, total_count=count, unique_ids=count, pages=1, limit=100)
-
-
-def parts(*staged: Staged, **proofs: int) -> list[Part]:
-    first = staged[0].landing
-    return [Part(n, staged, {first: proof(n, proofs[n])} if n in proofs else {}) for n in SETS]
+def parts(*staged: Staged, proven: tuple[str, ...] = (), students_absent: tuple[int, ...] = ()) -> list[Part]:
+    """The parts of a day; its last landing states some students absent."""
+    last = staged[-1].landing
+    absent = {"students": {last: frozenset(students_absent)}} if students_absent else {}
+    return [Part(n, staged, absent.get(n, {}), proven=n in proven) for n in SETS]
 
 
 def rows(con: duckdb.DuckDBPyConnection, path: Path, columns: str = "*") -> list[tuple[Any, ...]]:
@@ -65,14 +63,14 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def file(con: duckdb.DuckDBPyConnection, tmp_path: Path, lake: Lake) -> Path:
     """The file of the students, of a lake of one day."""
-    chosen = parts(stage(tmp_path, 1, page(*students(8))), students=8)
+    chosen = parts(stage(tmp_path, 1, page(*students(8))), proven=("students",))
     lake.commit(compose(con, DAY, chosen, tmp_path / "day"), (1,), chosen)
     return lake.root / "students" / f"snapshot_date={DAY}" / "part-0.parquet"
 
 
 def test_ids_that_two_sets_share_stay_apart(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     staged = stage(tmp_path, 1, page(*students(3)), page(school_class(3), school_class(2), set_name="classes"))
-    day = compose(con, DAY, parts(staged, students=3, classes=2), tmp_path / "day")
+    day = compose(con, DAY, parts(staged, proven=("students", "classes")), tmp_path / "day")
     assert rows(con, day.path("observed")) == [
         ("classes", 2, "stated", None),
         ("classes", 3, "stated", None),
@@ -92,7 +90,7 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
     first = stage(tmp_path, 1, page(*students(3)))
     changed = student(1, email="new@school.example", classes=None)
     later = stage(tmp_path, 2, page(changed, student(2, name=None), student(4)))
-    day = compose(con, DAY, parts(first, later, students=3), tmp_path / "day")
+    day = compose(con, DAY, parts(first, later, proven=("students",)), tmp_path / "day")
     assert rows(con, day.path("students"), "student_id, email") == [
         (1, "new@school.example"),
         (2, "pupil.2@school.example"),
@@ -104,6 +102,54 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
     assert rows(con, day.path("observed"), "id, state") == [*stated, (None, "proven")]
 
 
+def test_whom_a_later_landing_states_absent_is_out_until_a_further_one_lists_them(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    first = stage(tmp_path, 1, page(*students(4)))
+    later = stage(tmp_path, 2, page(student(1)))
+    last = stage(tmp_path, 3, page(student(3, classes=None), student(4, name=None)))
+    (part, *others) = parts(first, later, last, proven=("students",))
+    absent = dataclasses.replace(part, absent={2: frozenset({2, 3, 4})})
+    day = compose(con, DAY, [absent, *others], tmp_path / "day")
+    assert rows(con, day.path("students"), "student_id") == [(1,), (3,)]
+    assert rows(con, day.path("student_classes"), "student_id") == [(1,)]
+    assert rows(con, day.path("observed"), "id, state") == [
+        (1, "stated"),
+        (2, "absent"),
+        (3, "stated"),
+        (4, "absent"),
+        (None, "proven"),
+    ]
+
+
+def test_a_refused_value_stays_as_an_earlier_landing_stated_it(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    def entries(*titles: object) -> list[dict[str, object]]:
+        return [entry(class_id=501 + n, class_title=title) for n, title in enumerate(titles)]
+
+    def composed(*staged: Staged) -> Candidate:
+        (part, *others) = parts(*staged)
+        return compose(con, DAY, [dataclasses.replace(part, has_refused=True), *others], tmp_path / "day")
+
+    first = stage(tmp_path, 1, page(student(1, reference_id="R", classes=entries("Maths", "Art")), student(2)))
+    second = stage(tmp_path, 2, page(student(1, reference_id=[], email=None, classes=entries([], None))))
+    third = stage(tmp_path, 3, page(student(1, reference_id=[], email=[], classes=entries("Maths", "Art")[1:])))
+    day = composed(first, second, third)
+    assert rows(con, day.path("students"), "student_id, reference_id, email") == [
+        (1, "R", None),
+        (2, "R-2", "pupil.2@school.example"),
+    ]
+    assert rows(con, day.path("student_classes"), "student_id, class_id, class_title") == [
+        (1, 502, "Art"),
+        (2, 501, "Algebra 1"),
+    ]
+    day = composed(first, second)
+    assert rows(con, day.path("student_classes"), "student_id, class_id, class_title") == [
+        (1, 501, "Maths"),
+        (1, 502, None),
+        (2, 501, "Algebra 1"),
+    ]
+
+
 def test_records_that_came_once_make_the_files_that_overlaying_makes(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -113,7 +159,7 @@ def test_records_that_came_once_make_the_files_that_overlaying_makes(
         page(student(3), student(1, classes=[]), student(2, classes=MISSING), student(4, name=None)),
         page(school_class(2), set_name="classes"),
     )
-    chosen = parts(staged, students=4)
+    chosen = parts(staged, proven=("students",), students_absent=(7, 8))
     at_once = [dataclasses.replace(part, once=part.set in WALKED) for part in chosen]
     overlaid = compose(con, DAY, chosen, tmp_path / "overlaid")
     came_once = compose(con, DAY, at_once, tmp_path / "once")

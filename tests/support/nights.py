@@ -355,7 +355,7 @@ def cell(column: str, value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if abs(value) > MAX_NUMBER:
-        return None
+        return model.REFUSED
     return float(f"{value:.9g}") if column.endswith(("_rate", "_score", "_minutes")) else value
 
 

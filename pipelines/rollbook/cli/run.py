@@ -212,7 +212,10 @@ def _approve(
         out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
     days = [each.snapshot_date for each in held]
     if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
-        err.print(f"[yellow]Note:[/] newer days have been synced since ({_days(since)}): they stay as they are.")
+        err.print(
+            f"[yellow]Note:[/] newer days have been synced since ({_days(since)}). What they state stays as it is. A"
+            " record that only the held sync has becomes current, until a sync searches for it in vain."
+        )
     if not (yes or confirmed()):
         raise NotConfirmedError(
             "Held: it was not confirmed (without a terminal, add --yes). Nothing was changed",

@@ -113,8 +113,7 @@ def _set(manifest: Manifest, name: str) -> Metadata:
 
 def unclear(manifest: Manifest, name: str) -> int:
     """How many records that a set no longer lists were searched for without a clear answer, or not at all."""
-    unanswered = sum(a.set == name and a.answer == "unclear" for a in manifest.absences)
-    return unanswered + manifest.unverified.get(name, 0)
+    return len(manifest.unclear(name)) + len(manifest.unverified.get(name, ()))
 
 
 def unknown_fields(manifest: Manifest, name: str) -> str:

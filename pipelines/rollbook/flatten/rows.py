@@ -73,6 +73,16 @@ OBSERVED = pa.schema(
         ("seq", pa.int64()),
     ]
 )
+# The values that were refused: of which record (and entry of a list), in which table and column.
+REFUSED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("entry", pa.int64()),
+        ("table_name", pa.string()),
+        ("column_name", pa.string()),
+        ("seq", pa.int64()),
+    ]
+)
 
 
 def schema(table: Table) -> pa.Schema:
@@ -86,6 +96,7 @@ class Batch:
 
     `tables` holds the rows per table name. The table `observed` has one row per record seen, with the `state` `stated`
     or `rejected`; a further row with the state `not_stated` and a `table_name` per table that a record left unstated.
+    The table `refused` has one row per refused value of the other tables.
     """
 
     tables: dict[str, pa.Table]
@@ -176,6 +187,7 @@ class Flattener:
         self.size = 0
         self.rejects: list[Reject] = []
         self.rejected: list[tuple[int, int]] = []
+        self.refused: list[tuple[int, int | None, int | None, str, str]] = []
         self.kept: list[Any] = []
         self.seqs: list[int] = []
         self.payloads: list[tuple[int | None, str, datetime | None]] = []
@@ -216,7 +228,7 @@ class Flattener:
 
     def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> list[Any]:
         """Read a body's records singly; rejects what cannot be read, with the reason."""
-        records = []
+        records: list[Any] = []
         for position, raw in enumerate(raws, start=1):
             read = shape.one(raw)
             if body.sought is not None and read.id != body.sought:
@@ -228,8 +240,10 @@ class Flattener:
             self.oddities.update(read.oddities)
             self.rejects += [
                 Reject(self.set_name, body.page, position, kind, id=read.id, table=table, column=column)
-                for table, column, kind in read.refused
+                for table, column, kind, _ in read.refused
             ]
+            place = len(self.kept) + len(records)
+            self.refused += [(place, read.id, entry, table, column) for table, column, _, entry in read.refused]
             records.append(read.record)
         return records
 
@@ -266,6 +280,9 @@ class Flattener:
             ids = pa.array(records.at(self.shape.id_path), pa.int64())
             tables = {table.name: _rows(table, records, ids, seqs) for table in self.tables}
             tables["observed"] = self._observed(ids, seqs, records)
+            refused = [(*rest, self.seqs[place]) for place, *rest in self.refused]
+            values = list(zip(*refused, strict=True)) or [()] * len(REFUSED)
+            tables["refused"] = pa.table(values, schema=REFUSED)
         done = Batch(tables, self.rejects, records=self.records)
         self._empty()
         return done

@@ -99,14 +99,15 @@ class Node:
 class Read:
     """A record as read: the `id` if readable, and the `record`, or the `reason` why it is refused.
 
-    `refused` has the table, the column and the reason of each refused value. `drift` counts undeclared fields by path
+    `refused` has the table, the column and the reason of each refused value, and within a list the key of the entry.
+    `drift` counts undeclared fields by path
     and JSON type, `oddities` what was read generously, by kind.
     """
 
     id: int | None
     record: Any = None
     reason: str = ""
-    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: list[tuple[str, str, str, int | None]] = field(default_factory=list)
     drift: Counter[tuple[str, str]] = field(default_factory=Counter)
     oddities: Counter[str] = field(default_factory=Counter)
 
@@ -128,7 +129,7 @@ def normalise(value: dict[str, Any], node: Node, read: Read, path: str = "") -> 
                 value[key] = _value(column, item, read.oddities)
             except _RefusedError as error:
                 value[key] = None
-                read.refused.append((node.table, column.name, str(error)))
+                read.refused.append((node.table, column.name, str(error), None))
         elif (child := node.objects.get(key)) is not None:
             value[key] = (_list if child.is_list else _object)(key, item, child, read, path)
         elif key not in node.unkept:
@@ -143,7 +144,7 @@ def _object(key: str, item: Any, node: Node, read: Read, path: str) -> dict[str,
     if item == [] or item is False:  # PHP's answer where a query finds no row
         read.oddities["[] for an object" if item == [] else "false for an object"] += 1
     elif item is not None:
-        read.refused.append((node.table, key, "not an object"))
+        read.refused.append((node.table, key, "not an object", None))
     return None
 
 
@@ -154,23 +155,26 @@ def _list(key: str, item: Any, node: Node, read: Read, path: str) -> list[dict[s
         item = entries
     if not isinstance(item, list):
         if item is not None:
-            read.refused.append((node.table, key, "not a list"))
+            read.refused.append((node.table, key, "not a list", None))
         return None
     before, unique = len(read.refused), dict[tuple[Any, ...], dict[str, Any]]()
     for entry in item:
         ident: tuple[Any, ...] = (None,)
+        inside = len(read.refused)
         if isinstance(entry, dict):
             normalise(entry, node, read, f"{path}{key}[].")
             ident = tuple(map(entry.get, node.key))
+            read.refused[inside:] = [(*refused[:3], ident[0]) for refused in read.refused[inside:]]
         if None in ident:
             # Without the entry a membership would end: the list says nothing instead.
             del read.refused[before:]
-            read.refused.append((node.table, node.key[0], "an entry that cannot be read, so the list is not stated"))
+            why = "an entry that cannot be read, so the list is not stated"
+            read.refused.append((node.table, node.key[0], why, None))
             return None
         if ident in unique and unique[ident] == entry:
             read.oddities["an entry twice"] += 1
         elif ident in unique:
-            read.refused.append((node.table, node.key[0], CONFLICT))
+            read.refused.append((node.table, node.key[0], CONFLICT, None))
         unique[ident] = entry
     return list(unique.values())
 

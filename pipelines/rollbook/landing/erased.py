@@ -42,15 +42,13 @@ from rollbook.landing.bodies import (
     swap,
 )
 from rollbook.landing.formats import Stored, decode
-from rollbook.landing.manifest import Absence, Body, Manifest, Received, Reject, Walk
+from rollbook.landing.manifest import NOBODY, Absence, Body, Manifest, Received, Reject, Walk
 from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, readable, records_of, unescaped
 from rollbook.tables import OF_STUDENTS, SETS
 from rollbook.util import files, machine
 
 PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
 STUDENTS = "students"
-# Replaces an erased student's id: the service's ids begin at 1.
-NOBODY = 0
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS: msgspec.json.Decoder[Records] = msgspec.json.Decoder(Records)
@@ -293,7 +291,8 @@ def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
         bodies=sum(left != body for body, left in _through(gate, landing)),
         records=len(gate.taken),
         rejects=sum(_is_about(reject, erased) for reject in landing.rejects()),
-        absences=sum(_is_about(absence, erased) for absence in landing.manifest.absences),
+        absences=sum(_is_about(absence, erased) for absence in landing.manifest.absences)
+        + sum(student in erased for name in OF_STUDENTS for student in landing.manifest.unverified.get(name, ())),
     )
 
 
@@ -343,6 +342,10 @@ def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
     return msgspec.structs.replace(
         manifest,
         absences=tuple(msgspec.structs.replace(a, id=NOBODY) if _is_about(a, erased) else a for a in manifest.absences),
+        unverified={
+            name: tuple(NOBODY if name in OF_STUDENTS and i in erased else i for i in ids)
+            for name, ids in manifest.unverified.items()
+        },
         rejected=dict(
             Counter(manifest.rejected)
             - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, erased))

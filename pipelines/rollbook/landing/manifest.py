@@ -22,6 +22,9 @@ from rollbook.tables import WALKED
 REMOVED, LISTED = "removed", "listed"
 PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 
+# Replaces an erased student's id: the service's ids begin at 1.
+NOBODY = 0
+
 # The kind of request.
 RequestKind = Literal["auth", "walk", "search", "detail"]
 
@@ -96,14 +99,16 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the search for one vanished record (G2). `asked_by` has the fields searched, not their values.
 
-    A record that a search found and that the next walk listed is `listed_again`. A record that only searches find is
-    hidden: `hidden_since` is the first day on which no list of the service had the record, if the landing may count the
-    record so.
+    Only `removed` states the record absent; an `unclear` answer states nothing. A record that a search found and that
+    the next walk listed is `listed_again`. A record that only searches find is hidden: `hidden_since` is the first day
+    on which no list of the service had the record, if the landing may count the record so. `still_known` is a record
+    that was not current, only stated by a landing that is held or discarded, and that a search found: the landing
+    states nothing about it.
     """
 
     set: str
     id: int
-    answer: Literal["removed", "found_by_search", "listed_again", "unclear"]
+    answer: Literal["removed", "found_by_search", "listed_again", "still_known", "unclear"]
     asked_by: tuple[str, ...] = ()
     hidden_since: date | None = None
 
@@ -142,9 +147,9 @@ class Body(Received, frozen=True, kw_only=True):
 class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows a landing changes, or would change, in one table.
 
-    Of the `changed` rows, `altered` differ in more than measures, and in `restarted` the total fell, as at the start of
-    a term. `vanished` has the measures that most rows would lose, each with the rows that have a value and would lose
-    the value.
+    Of the `changed` rows, `altered` differ in more than measures, and in `restarted` the total begins again, as at the
+    start of a term. `vanished` has the measures that most rows would lose, each with the rows that have a value and
+    would lose the value.
     """
 
     table: str
@@ -199,12 +204,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(Stored, frozen=True, kw_only=True):
     """The record of one landing, kept beside the bodies as `manifest.json`.
 
-    `walks` holds each walked set's proof; `unverified` counts, per set, vanished records that were too many to search
-    for; `verdict` comes with the `reason`, the `counts` per table and the time; `approvals` say who approved what was
-    held. `oddities` counts what the contract does not foresee and what was read all the same, by kind. `deferred` says
-    why the landing could not be evaluated when fetched: compared with nothing, the landing proves nothing. `erasures`
-    is how many students had been erased when the landing was last written: none of these students is in the landing
-    (see `erased`). Times are UTC.
+    `walks` holds each walked set's proof; `unverified` lists, per set, the vanished records that were too many to
+    search for; `verdict` comes with the `reason`, the `counts` per table and the time; `approvals` say who approved
+    what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
+    `deferred` says why the landing could not be evaluated when fetched: compared with nothing, the landing proves
+    nothing. `service_time` is the service's own time at the auth check; the contract gives no zone. `erasures` is how
+    many students had been erased when the landing was last written: none of these students is in the landing (see
+    `erased`). All other times are UTC.
     """
 
     snapshot_date: date
@@ -213,9 +219,10 @@ class Manifest(Stored, frozen=True, kw_only=True):
     finished_at: datetime
     school_id: int | None = None
     school_name: str | None = None
+    service_time: datetime | None = None
     walks: tuple[Walk, ...] = ()
     absences: tuple[Absence, ...] = ()
-    unverified: dict[str, int] = msgspec.field(default_factory=dict)
+    unverified: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     requests: int = 0
     retries: int = 0
     bytes_received: int = 0
@@ -246,24 +253,32 @@ class Manifest(Stored, frozen=True, kw_only=True):
         """Return the ids of one set's vanished records that a search found after all."""
         return frozenset(a.id for a in self.absences if a.set == set_name and a.answer == "found_by_search")
 
+    def absent(self, set_name: str) -> frozenset[int]:
+        """Return the ids of one set's records that the landing states absent, if it counts (G2): a search did not find
+        them, or they were too many to search for. A landing with the latter is held, so that it counts only if a person
+        approves it. None of a set without proof.
+        """
+        if self.proof(set_name) is None:
+            return frozenset()
+        removed = (a.id for a in self.absences if a.set == set_name and a.answer == "removed")
+        return frozenset((*removed, *self.unverified.get(set_name, ()))) - {NOBODY}
+
+    def unclear(self, set_name: str) -> tuple[int, ...]:
+        """Return the ids of one set's vanished records without a clear answer, in order: they stay as they were."""
+        answers = (a for a in self.absences if a.set == set_name and a.answer == "unclear")
+        return tuple(a.id for a in answers if a.id != NOBODY)
+
     @property
     def received(self) -> dict[str, int]:
         """How many distinct records were received per set."""
         return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
-        """Return the proof of a set; None if the walks or the absence check left the set unproven (G1 and G2), or if
-        only other parts were approved (G3).
+        """Return the proof of a set; None if the walks left the set unproven or the searches disproved it (G1 and G2),
+        or if only other parts were approved (G3).
         """
         walk = self.walk(set_name)
-        if (
-            walk is None
-            or walk.proof is None
-            or self.deferred
-            or (self.parts and f"{set_name}:{REMOVED}" not in self.parts)
-        ):
-            return None
-        if any(a.set == set_name and a.answer == "unclear" for a in self.absences):
+        if walk is None or self.deferred or (self.parts and f"{set_name}:{REMOVED}" not in self.parts):
             return None
         return walk.proof
 

@@ -6,10 +6,11 @@ on landings.
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -17,16 +18,22 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from rollbook.errors import ContractChangedError
+import pyarrow.parquet as pq
+
+from rollbook.errors import ContractChangedError, DamagedError
 from rollbook.ingest import Flattened, LandingSession, stage
-from rollbook.landing.manifest import Manifest, TableCounts
+from rollbook.landing.manifest import Manifest, TableCounts, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
 from rollbook.source.fetch import Draft
-from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
+from rollbook.source.pagination import Names
+from rollbook.store.lake import Before, Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
+from rollbook.store.staging import staged_file
 from rollbook.store.warehouse import Warehouse
-from rollbook.tables import SETS, WALKED
+from rollbook.tables import OF_STUDENTS, SETS, WALKED, of_set
 from rollbook.util import files
+
+log = logging.getLogger(__name__)
 
 
 class Landings:
@@ -95,6 +102,45 @@ class Landings:
     def expired_days(self) -> frozenset[date]:
         """The days that only the history still holds: their raw bodies and snapshots were deleted."""
         return expired - set(self.raw.days()) if (expired := self.raw.expired()) else expired
+
+
+class Uncounted:
+    """The records that landings state which do not count, but may one day: held ones, and discarded ones of this
+    institution (G2). `aside` is a folder in the build folder.
+    """
+
+    def __init__(self, raw: RawStore, school_id: int | None, aside: Path) -> None:
+        self.raw = raw
+        self._school_id = school_id
+        self._aside = aside
+
+    def vanished(self, set_name: str, received: Set[int]) -> Mapping[int, Names]:
+        """The records of a set that were not received, by id, each with the names of the newest such landing. Erased
+        students are left out, and landings that cannot be read.
+        """
+        of, erased = SETS[set_name], self.raw.erasure_register.matcher()
+        names = (*of.names, *of.last_names)
+        stated: dict[int, Names] = {}
+        for manifest in self._landings():
+            try:
+                part = stage(set_name, self.raw.open(manifest).bodies(set_name), self._aside / f"uncounted-{set_name}")
+            except DamagedError as error:
+                log.warning("%s", error.message)
+                continue
+            table = staged_file(Path(part.folder), of_set(set_name)[0].name)
+            for row in pq.read_table(table, columns=[of.key, *names]).to_pylist():
+                if row[of.key] not in received and not (set_name in OF_STUDENTS and row[of.key] in erased):
+                    given = tuple((name, row[name]) for name in names if row[name])
+                    stated.setdefault(row[of.key], given)
+        return stated
+
+    def _landings(self) -> list[Manifest]:
+        """Those landings, the newest first."""
+        held = [m for day in self.raw.days() for m in self.raw.readable(day) if m.verdict is Verdict.HELD]
+        with suppress(DamagedError):
+            discarded = [m for m, _ in self.raw.discarded() if m.verdict is not None and m.verdict != Verdict.FAILED]
+            held += [m for m in discarded if m.school_id == self._school_id]
+        return sorted(held, key=lambda m: (m.snapshot_date, m.landing), reverse=True)
 
 
 # Offset between the row positions of staged parts, so that later parts sort last: no landing has a trillion records.
@@ -180,9 +226,19 @@ class Composer:
 
     def _evaluate(self, day: date, parts: list[Part], folder: Path) -> Evaluated:
         candidate = self._compose(day, parts, folder)
+        return candidate, self._compare(candidate)
+
+    def _compare(self, candidate: Candidate, before: Before | None = None) -> tuple[TableCounts, ...]:
         published = "published" if self.warehouse.published_file.is_file() else None
         with self.warehouse.reading() as con:
-            return candidate, compare(con, candidate, published, self.warehouse.lake.days(sized=False))
+            return compare(con, candidate, published, self.warehouse.lake.days(sized=False), before)
+
+    def changes_of_day(self, composed: Composed, seen: Sequence[Manifest]) -> tuple[TableCounts, ...]:
+        """What a day changes in the state before it, as far as the landings `seen` of the day do not."""
+        day, candidate = composed.candidate.day, None
+        if seen:
+            candidate = self._compose(day, self._parts(seen, {}), self._aside / "seen")
+        return self._compare(composed.candidate, Before(day, candidate))
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
@@ -237,8 +293,16 @@ class Composer:
         for name in SETS:
             folders = [(m, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
             staged = tuple(Staged(f, m.landing, STEP * i, m.states(name)) for i, (m, f) in enumerate(folders))
-            proofs = {m.landing: proof for m in manifests if (proof := m.proof(name)) is not None}
-            parts.append(Part(name, staged, proofs, once=_came_once(name, manifests)))
+            parts.append(
+                Part(
+                    name,
+                    staged,
+                    absent={m.landing: absent for m in manifests if (absent := m.absent(name))},
+                    proven=any(m.proof(name) is not None for m in manifests),
+                    once=_came_once(name, manifests),
+                    has_refused=any(r.column for m in manifests for p in rows[m.landing].of(name) for r in p.rejects),
+                )
+            )
         return parts
 
 

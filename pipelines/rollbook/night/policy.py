@@ -17,7 +17,7 @@ from rollbook.errors import ArgumentError
 from rollbook.flatten.values import CONFLICT
 from rollbook.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from rollbook.tables import SETS, TABLES, WALKED
-from rollbook.util.text import listed
+from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
@@ -29,6 +29,8 @@ NEVER_HELD_ROWS = 5
 NEVER_TOO_MANY_REJECTS = 5
 MAX_REJECTED = 0.20
 
+# So many of the ids without a clear answer are named.
+IDS_TOLD = 5
 # If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
 UNPROVEN_NIGHTS = 3
 
@@ -48,19 +50,27 @@ class Decision:
 
 
 def decide(
-    manifest: Manifest, counts: tuple[TableCounts, ...], settings: Settings, *, approve: bool = False
+    manifest: Manifest,
+    counts: tuple[TableCounts, ...],
+    settings: Settings,
+    *,
+    since_before: tuple[TableCounts, ...] | None = None,
+    approve: bool = False,
 ) -> Decision:
     """The verdict on a landing that would change the published tables by `counts` (G1, G3).
 
-    A landing that was held once stays held until approved, even if the settings or the published tables have
-    changed since.
+    Where earlier landings of the day count, it is judged by what the whole day changes `since_before`: else a loss
+    would pass in slices. A landing that was held once stays held until approved, even if the settings or the published
+    tables have changed since.
     """
     reason = change_guard(
-        counts,
+        counts if since_before is None else since_before,
         removed_percent=settings.hold_removed_percent,
         changed_percent=settings.hold_changed_percent,
-        unverified=manifest.unverified,
+        unverified={name: len(ids) for name, ids in manifest.unverified.items()},
     )
+    if reason and since_before is not None:
+        reason = f"with the day's earlier syncs, {reason}"
     if not reason and manifest.verdict is Verdict.HELD:
         reason = manifest.reason
     if reason and not approve:
@@ -69,14 +79,22 @@ def decide(
     return Decision(Verdict.APPROVED if reason else verdict, unproven(manifest), counts)
 
 
+def seen(manifest: Manifest, others: Iterable[Manifest]) -> list[Manifest]:
+    """The landings of its day that a person has seen when a landing comes: the last approved one, and those before."""
+    before = [m for m in others if m.landing < manifest.landing]
+    approved = [m.landing for m in before if m.verdict is Verdict.APPROVED or m.parts]
+    return [m for m in before if approved and m.landing <= approved[-1]]
+
+
 def change_guard(
     counts: Iterable[TableCounts], *, removed_percent: float, changed_percent: float, unverified: Mapping[str, int]
 ) -> str:
     """The reason why counts exceed a normal night's, as text; empty if none does (G3).
 
     Only the tables of walked sets are guarded. A school day changes the measures of everybody, so only changes of other
-    columns count, and measures that vanish while their total stays. `unverified` counts, per set, vanished records that
-    were too many to search for (G2). Where many records of a set would go, the rows that go with them are not named.
+    columns count, and measures that vanish though their total does not begin again. `unverified` counts, per set,
+    vanished records that were too many to search for (G2). Where many records of a set would go, the rows that go with
+    them are not named.
     """
     removed, changed, lost_measures = dict[str, str](), list[str](), list[str]()
     for c in counts:
@@ -93,7 +111,8 @@ def change_guard(
             had, lost = max(vanished.values(), key=lambda n: n[1])
             total = own.total.partition(".")[2]
             lost_measures.append(
-                f"{lost} of {had} rows of {c.table} would lose {listed(list(vanished))}, though {total} does not fall"
+                f"{lost} of {had} rows of {c.table} would lose {listed(list(vanished))}, though {total} does not begin"
+                " again"
             )
     reasons = [f"{n} {name} vanished, too many to ask the service about one by one" for name, n in unverified.items()]
     if removed:
@@ -105,7 +124,7 @@ def change_guard(
 
 
 def restarted(counts: Iterable[TableCounts]) -> list[str]:
-    """The tables in which most totals fall: with a term, counts begin again, which holds nothing."""
+    """The tables in which most totals begin again, as with a term, which holds nothing."""
     return [c.table for c in counts if 2 * c.restarted > c.before]
 
 
@@ -161,16 +180,25 @@ def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
 
 @dataclass(frozen=True)
 class Unproven:
-    """A set that no night since `since` has proven, and some ids that the newest walks repeated."""
+    """A set that no night since `since` has proven, or has left without unclear answers. The newest walks repeated the
+    `repeated_ids`, among others, and the newest searches for the `unclear_ids` had no clear answer.
+    """
 
     set: str
     since: date
     nights: int
-    repeated_ids: tuple[int, ...]
+    repeated_ids: tuple[int, ...] = ()
+    unclear_ids: tuple[int, ...] = ()
 
     @property
     def description(self) -> str:
         """Says what is wrong and what to do."""
+        if self.unclear_ids:
+            return (
+                f"{self.set} {_some(self.unclear_ids)} are no longer listed, and no search for them had a clear answer"
+                f" on {self.nights} nights in a row, since {self.since}, so they stay current. The service's searches"
+                " fail, or these records have no name to search by: ask its representative"
+            )
         ids = ", ".join(map(str, self.repeated_ids))
         why = f"The service lists ids more than once, such as {ids}" if ids else "Its pages and its total do not agree"
         return (
@@ -179,15 +207,21 @@ class Unproven:
         )
 
 
-def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
-    """The sets that the last three nights or more left unproven (G1).
+def _some(ids: Sequence[int]) -> str:
+    """Some ids, as text."""
+    return ", ".join(map(str, ids[:IDS_TOLD])) + (f" and {len(ids) - IDS_TOLD} more" if len(ids) > IDS_TOLD else "")
 
-    `nights` are the counted landings of each day, the newest day first. Reads no further than the last proof.
+
+def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
+    """The sets that the last three nights or more left unproven (G1), or with unclear answers (G2).
+
+    `nights` are the counted landings of each day, the newest day first. Reads no further than the last night with
+    neither.
     """
     unproven: dict[str, list[Manifest]] = {name: [] for name in WALKED}
     lasting = set(WALKED)
     for landings in nights:
-        lasting -= {name for name in lasting if any(m.proof(name) for m in landings)}
+        lasting -= {name for name in lasting if any(m.proof(name) and not m.unclear(name) for m in landings)}
         if not lasting:
             break
         for name in lasting:
@@ -195,8 +229,10 @@ def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
     ranges = []
     for name, last in unproven.items():
         if len(last) >= UNPROVEN_NIGHTS:
-            walk = last[0].walk(name)
-            ranges.append(Unproven(name, last[-1].snapshot_date, len(last), walk.repeated_ids if walk else ()))
+            walk, newest = last[0].walk(name), last[0]
+            unclear = newest.unclear(name) if newest.proof(name) else ()
+            repeated = walk.repeated_ids if walk else ()
+            ranges.append(Unproven(name, last[-1].snapshot_date, len(last), repeated, unclear))
     return ranges
 
 
@@ -228,15 +264,19 @@ def check_order(day: date, landed: Iterable[Manifest], now: datetime) -> None:
 
 
 def unproven(manifest: Manifest) -> str:
-    """The reason why a landing that counts removes nothing; empty if both sets were proven."""
+    """The reason why a landing that counts removes nothing, or does not remove some; empty without one."""
     if manifest.deferred:
         return "it could not be compared with the nights before when it was fetched, so nothing was removed"
     reasons = []
     for w in manifest.walks:
         if manifest.proof(w.set) is None:
-            unclear = any(a.set == w.set and a.answer == "unclear" for a in manifest.absences)
-            why = "no clean answer about a missing record" if unclear else "; ".join(w.spoiled)
+            why = "; ".join(w.spoiled)
             reasons.append(f"{w.set} could not be proven complete ({why}), so nothing was removed from them")
+        elif unclear := manifest.unclear(w.set):
+            stay = "stays" if len(unclear) == 1 else "stay"
+            reasons.append(
+                f"{count_of(len(unclear), 'missing record')} of {w.set} {stay} current, for want of a clear answer"
+            )
     return ". ".join(reasons)
 
 

@@ -16,7 +16,7 @@ from rollbook.flatten import rows
 from rollbook.ingest import Flattened
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from rollbook.night import policy
-from rollbook.night.landings import Composed, refused_since
+from rollbook.night.landings import Composed, Uncounted, refused_since
 from rollbook.night.rollbook import Rollbook
 from rollbook.source.fetch import Draft, fetch
 from rollbook.store import checks, feed, ops
@@ -32,12 +32,14 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class NightsBefore:
     """The earlier nights, as far as a fetch needs them: the newest landing that counts, the institution that the
-    warehouse is bound to, and the records of each set that only searches found, each since when.
+    warehouse is bound to, the records of each set that only searches found, each since when, and the records that only
+    held or discarded landings state.
     """
 
     newest: Manifest | None
     bound_to: int | None
     hidden: dict[str, dict[int, date]]
+    uncounted: Uncounted
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def _fetch(
             bound_to=before.bound_to,
             newest=newest,
             hidden=before.hidden,
+            uncounted=before.uncounted,
             deferred=blocked.message if blocked else "",
             reusable=reusable,
             choose_details=None
@@ -136,9 +139,11 @@ def _empty_file_made(rollbook: Rollbook) -> Iterator[None]:
         yield
 
 
-def nights_before(rollbook: Rollbook) -> NightsBefore:
-    """The earlier nights of this warehouse."""
-    return NightsBefore(rollbook.newest(), rollbook.bound_to(), rollbook.landings.hidden())
+def nights_before(rollbook: Rollbook, build: Path | None = None) -> NightsBefore:
+    """The earlier nights of this warehouse. `build` is the folder to work in (default: the warehouse's)."""
+    bound_to = rollbook.bound_to()
+    uncounted = Uncounted(rollbook.raw, bound_to, (build or rollbook.warehouse.build) / "stage")
+    return NightsBefore(rollbook.newest(), bound_to, rollbook.landings.hidden(), uncounted)
 
 
 def _students_to_detail(rollbook: Rollbook, details: Details, draft: Draft) -> list[int]:
@@ -183,7 +188,7 @@ def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None =
             decision.hold,
         )
     if begun := policy.restarted(decision.counts):
-        log.info("Most totals fall in %s, as at the start of a term: that holds nothing", listed(begun))
+        log.info("Most totals begin again in %s, as at the start of a term: that holds nothing", listed(begun))
     approved = approval.applied_to(manifest) if approval else manifest
     if approved.parts:
         rollbook.raw.record_approval(approved)
@@ -207,9 +212,14 @@ def evaluate(
     others = [m for m in rollbook.landings.counted(day) if m.landing != manifest.landing]
     counting = approval.applied_to(manifest) if approval else manifest
     composed, counts = rollbook.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
+    since_before = None
     if day < max(rollbook.lake.days(sized=False), default=day):
         counts = _counts_once_merged(rollbook, composed)
-    decision = policy.decide(manifest, counts, rollbook.settings, approve=approval is not None)
+    elif others and min(rollbook.warehouse.merged_days(), default=day) < day:
+        since_before = rollbook.composer.changes_of_day(composed, policy.seen(manifest, others))
+    decision = policy.decide(
+        manifest, counts, rollbook.settings, since_before=since_before, approve=approval is not None
+    )
     return Evaluation(flattened, composed, decision)
 
 

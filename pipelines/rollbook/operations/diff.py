@@ -40,7 +40,7 @@ def diff(rollbook: Rollbook) -> Diff:
     """
     day = rollbook.partition(rollbook.today())
     with trial(rollbook, day) as beside:
-        manifest = land(beside, day, before=nights_before(rollbook))
+        manifest = land(beside, day, before=nights_before(rollbook, beside.warehouse.build))
         try:
             evaluation = evaluate(beside, manifest, beside.composer.flatten(manifest))
         except ContractChangedError as error:

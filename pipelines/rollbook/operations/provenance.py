@@ -1,7 +1,7 @@
 """Where a row or a value comes from: the landing, the request and the record as received, and what changed it.
 
 The published history names the landed day that first stated it, so only that day's landings are read. They are read as
-the night reads them: the day's last record that states the table counts, unless a later proven walk lacks it (G7).
+the night reads them: the day's last record that states the table counts, unless a later landing states it absent (G7).
 """
 
 from __future__ import annotations
@@ -101,10 +101,11 @@ def _source(
     """The source of a row on a landed day: the record, or the proof of its absence; or why that is gone."""
     for manifest in reversed(counted(raw.manifests(day))):
         folder, proof = raw.open(manifest), manifest.proof(table.set)
+        is_absent = key[0] in manifest.absent(table.set)
         records = _records(folder, table, key[0])
         counts = records if manifest.states(table.set) else []
-        stating = [(record, rows) for record in counts if (rows := _read(table, key, record)) is not None]
-        if not stating and (records or proof is None):
+        stating = [(record, rows) for record in counts if (rows := _read(table, key, record, column)) is not None]
+        if not (stating or is_absent):
             continue  # refused, not stated or not read: what an earlier landing of the day stated stays
         yield "landing", f"{name(folder.path)}, {manifest.verdict} at {manifest.judged_at:%Y-%m-%d %H:%M} UTC"
         if proof is not None:
@@ -121,7 +122,7 @@ def _source(
         if not stating:
             searches = (a for a in manifest.absences if (a.set, a.id) == (table.set, key[0]))
             answers = (f"by {', '.join(a.asked_by)}: {a.answer}" for a in searches)
-            yield "searched", next(answers, "not at all: it was not listed before, either")
+            yield "searched", next(answers, "not at all: too many had vanished, and a person approved of that")
             for body in folder.pages():
                 if (body.kind, body.set, body.sought) == ("search", table.set, key[0]):
                     yield from _request(body)
@@ -154,13 +155,18 @@ def _records(folder: LandingFolder, table: Table, ident: int) -> list[Record]:
     return records[::-1]
 
 
-def _read(table: Table, key: tuple[int, ...], record: Record) -> list[dict[str, Any]] | None:
-    """The row that a record states for a key, if it lists it; None if it was refused or does not state the table."""
+def _read(table: Table, key: tuple[int, ...], record: Record, column: str | None) -> list[dict[str, Any]] | None:
+    """The row that a record states for a key, if it lists it; None if it was refused, does not state the table, or had
+    the value of the `column` refused.
+    """
     flattener = Flattener(table.set)
     whole = b'{"data":[%s]}' % record.content if SETS[table.set].walked else record.content
     batch = flattener.add(landed(record.body, whole)) or flattener.last()
     states = [(seen["state"], seen["table_name"]) for seen in batch.tables["observed"].to_pylist()]
     if ("stated", None) not in states or ("not_stated", table.name) in states:
+        return None
+    values = batch.tables["refused"].to_pylist() if "refused" in batch.tables else []
+    if (table.name, column, key[-1]) in [(r["table_name"], r["column_name"], r["entry"] or key[-1]) for r in values]:
         return None
     return [row for row in batch.tables[table.name].to_pylist() if tuple(row[k] for k in table.key) == key]
 

@@ -287,6 +287,8 @@ def _received(raw: RawStore, student: int, progress: Callable[[int, int], None])
             unnamed += r.set in OF_STUDENTS and r.id is None
         absences = (a for a in manifest.absences if a.set in OF_STUDENTS and a.id == student)
         searches.extend((*at, ", ".join(a.asked_by), a.answer) for a in absences)
+        if any(student in manifest.unverified.get(name, ()) for name in OF_STUDENTS):
+            searches.append((*at, "", "too many to search for"))
         progress(number, len(manifests))
     bodies = (
         ("raw.records", "One row per record as received, on each day and in each response.", RECORDS, records),

@@ -33,12 +33,23 @@ from rollbook.errors import (
     ServiceError,
     UnreachableError,
 )
-from rollbook.landing.manifest import Landed, Manifest, Received, Verdict
+from rollbook.landing.manifest import Absence, Landed, Manifest, Received, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.source.client import TIMEOUTS, Client
 from rollbook.source.envelope import detail, institution
-from rollbook.source.pagination import Progress, Published, Sink, Verified, Walked, verify_absence, walk
+from rollbook.source.pagination import (
+    Progress,
+    Published,
+    Searches,
+    Sink,
+    Verified,
+    Walked,
+    search_uncounted,
+    verify_absence,
+    walk,
+)
 from rollbook.tables import SETS, WALKED
+from rollbook.util.text import count_of
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
@@ -49,11 +60,33 @@ log = logging.getLogger(__name__)
 MAX_UNREACHABLE = 5
 # Correct clocks in two zones differ by at most one date. If dates differ by more, a clock is wrong.
 ZONES_APART = timedelta(days=1)
+# Between two syncs, so much more time may pass by one clock than by the other: the service's may change to summer time.
+CLOCKS_APART = timedelta(hours=2)
 
 
 def utc_now() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)
+
+
+def clock_is_wrong(newest: Manifest, started: datetime, there: datetime) -> str:
+    """The reason why this machine's clock must be wrong, now or at the newest landing; empty without one.
+
+    A sync cannot start before the last one did, and as much time passes here as at the service (`there`). A service
+    that plays other days may go back, too.
+    """
+    passed = started - newest.started_at
+    passed_there = abs(passed) if newest.service_time is None else there - newest.service_time
+    last = f"its last sync ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date})"
+    if passed < timedelta(0) <= passed_there:
+        return f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before {last}"
+    if abs(passed_there - passed) > CLOCKS_APART:
+        hours, hours_there = (round(t / timedelta(hours=1)) for t in (passed, passed_there))
+        return (
+            f"By the clock of this machine, {count_of(hours, 'hour')} have passed since {last}, and by that of the"
+            f" records service {hours_there}"
+        )
+    return ""
 
 
 def dates_differ_beyond_time_zones(here: date, there: date) -> bool:
@@ -82,8 +115,10 @@ class Writer(Sink, Protocol):
     snapshot_date: date
     landing: int
 
-    def walked(self, draft: Manifest) -> None:
-        """Learn that the walks are over. Searches follow, which rarely change what the walks brought."""
+    def walked(self, presumed: Callable[[], Manifest]) -> None:
+        """Called when the walks are done. The searches that follow rarely find anything, so `presumed` returns the
+        manifest that they will most likely lead to.
+        """
 
     def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
         """Yield the bodies of a set that would count if the landing were finished now with the manifest."""
@@ -100,6 +135,7 @@ def fetch(
     begin: Callable[[date], Writer],
     published: Published | None = None,
     *,
+    uncounted: Published | None = None,
     day: date | None = None,
     bound_to: int | None = None,
     newest: Manifest | None = None,
@@ -118,7 +154,8 @@ def fetch(
     that only searches found last time, each since when. `deferred` says why the landing can be compared with nothing,
     if so: the manifest that is committed has the reason, since a landing without a reason counts as proven. `reusable`
     is a landing from minutes ago, which is returned instead once the key has been checked. `published` gives the
-    current records, for the absence check. `choose_details` is called once all pages are landed and returns the
+    current records, for the absence check, and `uncounted` those that only held or discarded landings state.
+    `choose_details` is called once all pages are landed and returns the
     students whose details to fetch (default: none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
@@ -138,8 +175,8 @@ def fetch(
             job.walk_sets()
             if published is not None:
                 if choose_details is None:
-                    job.writer.walked(job.manifest)
-                job.search_vanished(published, hidden or {})
+                    job.writer.walked(partial(job.presumed, published))
+                job.search_vanished(published, uncounted, hidden or {})
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
                 fetch_details(client, job.writer, choose_details(draft), progress)
@@ -212,14 +249,14 @@ class _Fetch:
         auth, day = answer.parsed, self.writer.snapshot_date
         there = auth.timestamp.date()
         started = self.manifest.started_at
-        was_set_back = newest is not None and started < newest.started_at and today < newest.snapshot_date <= there
+        # Named by a person, the service's day may be played: then no time passes as it does here.
+        wrong = clock_is_wrong(newest, started, auth.timestamp) if newest is not None and day == today else ""
         self.is_dated = (
-            day in (today, there)
-            and day <= today
-            and not dates_differ_beyond_time_zones(day, there)
-            and not was_set_back
+            day in (today, there) and day <= today and not dates_differ_beyond_time_zones(day, there) and not wrong
         )
-        self.manifest = replace(self.manifest, school_id=auth.school_id, school_name=auth.school_name)
+        self.manifest = replace(
+            self.manifest, school_id=auth.school_id, school_name=auth.school_name, service_time=auth.timestamp
+        )
         if refused := why_refused(self.settings, auth.school_id, bound_to):
             raise OtherInstitutionError(f"{refused}. Nothing was fetched.")
         if day != today and not self.is_dated:
@@ -228,11 +265,11 @@ class _Fetch:
                 " history. Sync without a date; a past day can only be rebuilt from what was landed then (rollbook"
                 " backfill)."
             )
-        if newest is not None and was_set_back:
+        if newest is not None and wrong:
             raise MachineError(
-                f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before its last sync"
-                f" ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date}), and at the service it is"
-                f" {there}. Nothing was fetched: set the clock right, then run `rollbook sync`."
+                f"{wrong}. Nothing was fetched: set the clock right, then run `rollbook sync`. If the clock is right"
+                f" now and was wrong at the last sync, that sync has the wrong date: first run"
+                f" `{self.settings.command(f'discard {newest.snapshot_date}')}`"
             )
         if not self.is_dated:
             raise MachineError(
@@ -248,27 +285,62 @@ class _Fetch:
             self.walks[name] = walk(self.client, SETS[name], self.writer, self.settings.walks, self.progress)
             self._note(Verified(self.walks[name]))
 
-    def search_vanished(self, published: Published, hidden: Mapping[str, Mapping[int, date]]) -> None:
-        """Search for the published records that the proven walks no longer list.
+    def presumed(self, published: Published) -> Manifest:
+        """The manifest if no search finds a vanished record, as on most nights."""
+        walked = (w for w in self.walks.values() if w.walk.proof is not None)
+        vanished = [(w.walk.set, sorted(published.vanished(w.walk.set, w.ids))) for w in walked]
+        asked = [(name, ids) for name, ids in vanished if len(ids) <= self.settings.verify_most]
+        return replace(
+            self.manifest,
+            absences=tuple(Absence(set=name, id=i, answer="removed") for name, ids in asked for i in ids),
+            unverified={name: tuple(ids) for name, ids in vanished if len(ids) > self.settings.verify_most},
+        )
+
+    def search_vanished(
+        self, published: Published, uncounted: Published | None, hidden: Mapping[str, Mapping[int, date]]
+    ) -> None:
+        """Search for the published records that the proven walks no longer list, and then, as far as
+        ROLLBOOK_VERIFY_MOST allows, for those that only `uncounted` landings state.
 
         `hidden` are the records of each set that only searches found on earlier nights, each since when.
         """
         settings, began = self.settings, time.monotonic()
+        searches: dict[str, Searches] = {}
         for name, walked in self.walks.items():
             if walked.walk.proof is not None:
-                verified = verify_absence(
+                searches[name] = Searches(
                     self.client,
-                    walked,
+                    SETS[name],
                     published,
                     self.writer,
                     walks=settings.walks,
+                    seconds=settings.retry_seconds,
+                )
+                verified = verify_absence(
+                    searches[name],
+                    walked,
                     most=settings.verify_most,
                     day=self.manifest.snapshot_date,
                     hidden=hidden.get(name),
                     progress=self.progress,
                 )
                 self._note(verified)
-                self.manifest = replace(self.manifest, search_seconds=time.monotonic() - began)
+        if uncounted is not None:
+            for each in searches.values():
+                self._search_uncounted(each, published, uncounted)
+        if searches:
+            self.manifest = replace(self.manifest, search_seconds=time.monotonic() - began)
+
+    def _search_uncounted(self, searches: Searches, published: Published, uncounted: Published) -> None:
+        name = searches.set.name
+        listed, most = self.ids[name], self.settings.verify_most - len(self.manifest.absences)
+        if self.manifest.proof(name) is None or most <= 0 or self.manifest.unverified.get(name):
+            return
+        stated = uncounted.vanished(name, listed)
+        current = published.vanished(name, listed)
+        asked = {i: names for i, names in stated.items() if i not in current}
+        found = search_uncounted(searches, asked, listed, most)
+        self.manifest = replace(self.manifest, absences=(*self.manifest.absences, *found))
 
     def _note(self, verified: Verified) -> None:
         """Keep in the manifest how a set was read so far."""
@@ -277,7 +349,7 @@ class _Fetch:
             m,
             walks=tuple({w.set: w for w in (*m.walks, walk)}.values()),
             absences=(*m.absences, *verified.absences),
-            unverified=m.unverified | ({walk.set: verified.too_many} if verified.too_many else {}),
+            unverified=m.unverified | ({walk.set: verified.not_asked} if verified.not_asked else {}),
         )
         self.ids[walk.set] = verified.walked.ids | self.manifest.found(walk.set)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache
+from functools import partial
 from heapq import nsmallest
 from typing import Literal, Protocol
 
@@ -25,7 +26,7 @@ from rollbook.errors import KeyRefusedError, RefusedError, ServiceError
 from rollbook.landing.manifest import Absence, Proof, Received, Walk
 from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import Page, page_of
-from rollbook.tables import SETS, Set
+from rollbook.tables import Set
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ REPEATED_KEPT = 5
 # Some services search more than they list. So many records of a night may stay current because only a search finds the
 # record; more mean that the list is short.
 MAX_HIDDEN = 3
+# After so many vanished records in a row without a clear answer, the service's search counts as down.
+MAX_UNCLEAR = 3
 # So many of the listed records with the lowest ids are looked at for a record that was published before, to see whether
 # searches find it: new records were not published, and erased ones are not.
 PROBED = 50
@@ -295,7 +298,7 @@ class Published(Protocol):
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, Names]:
         """Return the current records of a set that were not received; none before the first publish.
 
-        Maps each id to its (field, value) pairs to search by, in the order of `Set.names`.
+        Maps each id to its (field, value) pairs to search by, in the order of `Set.names` and `Set.last_names`.
         """
 
 
@@ -303,21 +306,79 @@ class Published(Protocol):
 class Verified:
     """A set whose vanished records were searched for: how it was read in the end, and the answers.
 
-    `too_many` vanished records were not asked for because they were too many.
+    The records in `not_asked` vanished, too, but were too many to search for.
     """
 
     walked: Walked
     absences: tuple[Absence, ...] = ()
-    too_many: int = 0
+    not_asked: tuple[int, ...] = ()
+
+
+class Searches:
+    """Searches for records that a set's walk did not list, until the service's search counts as down.
+
+    That is after MAX_UNCLEAR unclear answers in a row, or once searches without a clear answer have taken `seconds`:
+    further records are then unclear without being asked for.
+    """
+
+    def __init__(
+        self, client: Client, set_: Set, published: Published, sink: Sink, *, walks: int, seconds: float
+    ) -> None:
+        self.client = client
+        self.set = set_
+        self.published = published
+        self.sink = sink
+        self.walks = walks
+        self._seconds = seconds
+        self._unclear = 0
+
+    def are_down(self) -> bool:
+        """Whether the service's search counts as down."""
+        return self._unclear >= MAX_UNCLEAR or self._seconds < 0
+
+    def ask(self, sought: int, names: Names, received: AbstractSet[int]) -> Absence:
+        """Search for one record by its names. `received` are the listed records. Raises KeyRefusedError."""
+        if self.are_down():
+            return Absence(set=self.set.name, id=sought, answer="unclear")
+        began = time.monotonic()
+        absence = search_by_names(
+            self.client,
+            self.set,
+            sought,
+            names,
+            self.sink,
+            walks=self.walks,
+            finds_listed=partial(self._finds_listed, received),
+        )
+        if absence.answer == "unclear":
+            self._unclear += 1
+            self._seconds -= time.monotonic() - began
+            log.warning("%s %d: no clear answer to the search, so the record stays as it was", self.set.name, sought)
+            if self.are_down():
+                log.warning("%s: the service's search counts as down for this night", self.set.name)
+        else:
+            self._unclear = 0
+        return absence
+
+    def _finds_listed(self, received: AbstractSet[int], field: str) -> bool:
+        """Whether a search by this name finds a record that is listed, and published already. Asked again for each
+        record, since a service may refuse searches after so many.
+        """
+        for listed, names in self._published_before(received):
+            if name := names.get(field, "").strip():
+                return search(self.client, self.set, name, listed, self.sink, self.walks) == "found"
+        return False
+
+    def _published_before(self, received: AbstractSet[int]) -> list[tuple[int, dict[str, str]]]:
+        lowest = {*nsmallest(PROBED, received)}
+        known = self.published.vanished(self.set.name, received - lowest)
+        return [(listed, dict(known[listed])) for listed in sorted(lowest & known.keys())]
 
 
 def verify_absence(
-    client: Client,
+    searches: Searches,
     walked: Walked,
-    published: Published,
-    sink: Sink,
     *,
-    walks: int,
     most: int,
     day: date,
     hidden: Mapping[int, date] | None = None,
@@ -329,83 +390,67 @@ def verify_absence(
     records may then be newly hidden, that is found by search and listed by neither walk; more disprove the walk. The
     records in `hidden` were hidden on earlier nights, since the days given; they cause no further walk.
 
-    Every result page goes to the sink, even of a search that found nothing: the empty page is the evidence. The first
-    record without a clean answer ends the check, and leaves the whole set unproven, so nothing can be removed anyway.
-    Raises KeyRefusedError. Any other refusal of a search, or no answer, counts as an unclean answer.
+    Every result page goes to the sink, even of a search that found nothing: the empty page is the evidence. A record
+    without a clean answer stays as it was, and only that record. Raises KeyRefusedError. Any other refusal of a search,
+    or no answer, counts as an unclean answer.
     """
-    set_, hidden = SETS[walked.walk.set], hidden or {}
+    set_, hidden = searches.set, hidden or {}
     searched: dict[int, Absence] = {}
-    too_many = _ask(client, set_, walked.ids, published, sink, searched, walks=walks, most=most)
-    if _found(searched) - hidden.keys() and not _is_unclear(searched):
+    not_asked = _ask(searches, walked.ids, searched, most)
+    if _found(searched) - hidden.keys():
         log.warning("%s: searches find records that the walk did not list; walking again", set_.name)
-        walked = walk(client, set_, sink, walks, progress, before=walked)
+        walked = walk(searches.client, set_, searches.sink, searches.walks, progress, before=walked)
         if walked.walk.proof is not None:
-            too_many = _ask(client, set_, walked.ids, published, sink, searched, walks=walks, most=most)
+            not_asked = _ask(searches, walked.ids, searched, most)
     newly = _found(searched) - walked.ids - hidden.keys()
     if len(newly) > MAX_HIDDEN and walked.walk.proof is not None:
         why = f"{len(newly)} records are found by search and listed by no walk"
         walked = replace(walked, walk=structs.replace(walked.walk, proof=None, spoiled=(*walked.walk.spoiled, why)))
         log.warning("%s: %s", set_.name, why)
     # Of a walk that was disproved, nothing is known to be hidden: the next night must not take hidden records for
-    # known.
+    # known. A hidden record without a clear answer stays hidden.
     since = hidden if walked.walk.proof is None else {**dict.fromkeys(newly, day), **hidden}
     absences = [
         structs.replace(a, answer="listed_again")
         if id_ in walked.ids
-        else structs.replace(a, hidden_since=since.get(id_) if a.answer == "found_by_search" else None)
+        else structs.replace(a, hidden_since=None if a.answer == "removed" else since.get(id_))
         for id_, a in sorted(searched.items())
     ]
-    return Verified(walked, tuple(absences), too_many)
+    return Verified(walked, tuple(absences), not_asked)
 
 
-def _ask(
-    client: Client,
-    set_: Set,
-    received: AbstractSet[int],
-    published: Published,
-    sink: Sink,
-    absences: dict[int, Absence],
-    *,
-    walks: int,
-    most: int,
-) -> int:
-    """Search for vanished records that were not `searched` for yet; returns how many vanished if that is too many."""
-    vanished = published.vanished(set_.name, received)
+def _ask(searches: Searches, received: AbstractSet[int], absences: dict[int, Absence], most: int) -> tuple[int, ...]:
+    """Search for the vanished records that have no answer yet. If they are too many, return them without searching."""
+    vanished = searches.published.vanished(searches.set.name, received)
     if len(vanished) > most:
-        log.warning("%s: %d records vanished, too many to search for", set_.name, len(vanished))
-        return len(vanished)
-
-    @cache
-    def published_before() -> list[tuple[int, dict[str, str]]]:
-        lowest = {*nsmallest(PROBED, received)}
-        known = published.vanished(set_.name, received - lowest)
-        return [(listed, dict(known[listed])) for listed in sorted(lowest & known.keys())]
-
-    def finds_listed(field: str) -> bool:
-        """Whether a search by this name finds a record that is listed, and published already. Asked again for each
-        record, since a service may refuse searches after so many.
-        """
-        for listed, names in published_before():
-            if name := names.get(field, "").strip():
-                return search(client, set_, name, listed, sink, walks) == "found"
-        return False
-
+        log.warning("%s: %d records vanished, too many to search for", searches.set.name, len(vanished))
+        return tuple(sorted(vanished))
     for sought, names in sorted(vanished.items()):
         if sought not in absences:
-            absences[sought] = search_by_names(
-                client, set_, sought, names, sink, walks=walks, finds_listed=finds_listed
-            )
-            if absences[sought].answer == "unclear":
-                break
-    return 0
+            absences[sought] = searches.ask(sought, names, received)
+    return ()
+
+
+def search_uncounted(
+    searches: Searches, stated: Mapping[int, Names], received: AbstractSet[int], most: int
+) -> list[Absence]:
+    """Search for at most `most` records that are neither listed nor current, but `stated` by a landing that is held or
+    discarded: if it counts one day, the records must not stay for lack of a question (G2).
+
+    Nothing here holds a night, or leaves a set unproven: a record that is found, or without a clear answer, is not
+    stated. Raises KeyRefusedError.
+    """
+    absences = []
+    for sought, names in sorted(stated.items())[: max(most, 0)]:
+        if (absence := searches.ask(sought, names, received)).answer == "unclear":
+            break
+        is_found = absence.answer == "found_by_search"
+        absences.append(structs.replace(absence, answer="still_known") if is_found else absence)
+    return absences
 
 
 def _found(absences: Mapping[int, Absence]) -> set[int]:
     return {id_ for id_, absence in absences.items() if absence.answer == "found_by_search"}
-
-
-def _is_unclear(absences: Mapping[int, Absence]) -> bool:
-    return any(absence.answer == "unclear" for absence in absences.values())
 
 
 def search_by_names(
@@ -418,7 +463,8 @@ def search_by_names(
     walks: int,
     finds_listed: Callable[[str], bool] = lambda _: False,
 ) -> Absence:
-    """Search for one record by each name until the record is found.
+    """Search for one record by each name until the record is found; by a name that several records may share
+    (`Set.last_names`) only if no other name gave a clean answer.
 
     The answer is `removed` if all searches by at least one name ended cleanly without finding the record, else
     `unclear`. "No match" is clean where the search by that name `finds_listed` records.
@@ -426,7 +472,7 @@ def search_by_names(
     searched: list[str] = []
     is_clean = False
     for field, value in names:
-        if not value or not value.strip():
+        if not value or not value.strip() or (is_clean and field in set_.last_names):
             continue  # an empty search does not filter, but lists every record
         searched.append(field)
         answers = set[str]()

@@ -4,7 +4,7 @@ A day is composed from its landings in the build folder (G7), evaluated there, a
 written last, records what the day was made of and marks it as complete. `history` folds days into history.
 
 `compare` counts per table what a composed day would add, change and remove in the published tables (G3). It changes
-nothing; `sync.policy` decides whether the counts are held.
+nothing; `night.policy` decides whether the counts are held.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from rollbook.errors import DamagedError
 from rollbook.landing.formats import Stored, decode
-from rollbook.landing.manifest import Proof, TableCounts
+from rollbook.landing.manifest import TableCounts
 from rollbook.store.database import each, each_table, file_literal, literal, names, no_rows
 from rollbook.store.schema import OBSERVED as OBSERVATIONS
 from rollbook.store.schema import SNAPSHOT_DATE
@@ -37,7 +37,7 @@ from rollbook.util import files
 
 sql = statements("rollbook.store")
 
-OBSERVED = "observed"
+OBSERVED, REFUSED = "observed", "refused"
 # DuckDB variable that overrides the lake's folder, for a lake that was moved.
 LAKE = "rollbook_lake"
 # The landed days, each with the sets that were proven complete: for engines that read the lake directly.
@@ -85,15 +85,18 @@ class Staged:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of one set in a day: the staged rows of the day's landings, and the proofs, by landing.
+    """The part of one set in a day: the staged rows of the day's landings, and by landing, whom it states absent.
 
-    `once`: no record came twice, so that no row can contradict another.
+    `proven`: at least one of the landings proved the set complete. `once`: no record came twice, so that no row can
+    contradict another. `has_refused`: values of records were refused.
     """
 
     set: str
     staged: tuple[Staged, ...]
-    proofs: Mapping[int, Proof] = field(default_factory=dict)
+    absent: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    proven: bool = False
     once: bool = False
+    has_refused: bool = False
 
     def scan(self, name: str) -> str:
         """All staged rows of a table as SQL."""
@@ -131,26 +134,31 @@ class Candidate:
 def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], folder: Path) -> Candidate:
     """Compose a day's state from the landings into `folder`; `con` is a connection in memory.
 
-    The day is the fold of the landings, in their order (G7): each overlays what it states, and a proven landing states
-    all records absent that the walk does not show. Values that a later landing leaves unstated, or refuses, stay as an
-    earlier landing stated. Rows are sorted by key, so that equal states make equal files.
+    The day is the fold of the landings, in their order (G7): each overlays what it states, and states some records
+    absent. Values that a later landing leaves unstated, or that are refused there, stay as an earlier landing stated.
+    Rows are sorted by key, so that equal states make equal files.
     """
     candidate = Candidate(day, files.empty(folder))
     for name in (*TABLES, OBSERVED):
         files.folder(candidate.path(name).parent)
     con.execute("""
-        CREATE OR REPLACE TABLE observed (set_name VARCHAR, id BIGINT, state VARCHAR, table_name VARCHAR)
+        CREATE OR REPLACE TABLE observed (set_name VARCHAR, id BIGINT, state VARCHAR, table_name VARCHAR);
+        CREATE OR REPLACE TABLE absent (set_name VARCHAR, id BIGINT, landing BIGINT)
     """)
     for part in parts:
+        of_this = {"set_name": part.set}
+        for landing, ids in part.absent.items():
+            rows = "SELECT $set_name, UNNEST(CAST($ids AS BIGINT[])), $landing"
+            con.execute(f"INSERT INTO absent {rows}", of_this | {"ids": sorted(ids), "landing": landing})
         if part.once:
-            columns, of_this = "set_name, id, state, table_name", {"set_name": part.set}
+            columns = "set_name, id, state, table_name"
             seen = f"SELECT {columns} FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name"
-            con.execute(f"INSERT INTO observed {seen}", of_this)
+            absent = "SELECT set_name, id, 'absent', NULL FROM absent WHERE set_name = $set_name"
+            con.execute(f"INSERT INTO observed {seen} UNION ALL {absent}", of_this)
         else:
             _compose_overlaid(con, candidate, part)
-        if (proof := next(iter(part.proofs.values()), None)) is not None:
-            # All other records of the set are absent on the day (G1).
-            con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": proof.set})
+        if part.proven:
+            con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", of_this)
     queries = {
         table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
         for part in parts
@@ -169,11 +177,12 @@ def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part
     """Compose the tables of a set whose records may have come more than once."""
     # Filtered by set: a student, a class and an institution may have the same id.
     of_this = {"set_name": part.set}
-    con.execute(sql("seen", observed=part.scan(OBSERVED)), of_this | {"proven": [*part.proofs]})
+    con.execute(sql("seen", observed=part.scan(OBSERVED)), of_this)
     con.execute(sql("observe"), of_this)
 
     def compose(con: duckdb.DuckDBPyConnection, table: Table) -> None:
-        _copy(con, sql("compose", table=table, rows=part.scan(table.name)), candidate, table.name)
+        refused = part.scan(REFUSED) if part.has_refused else ""
+        _copy(con, sql("compose", table=table, rows=part.scan(table.name), refused=refused), candidate, table.name)
 
     each_table(con, compose, of_set(part.set))
 
@@ -229,7 +238,7 @@ class Lake:
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
-        proven = tuple(sorted(p.set for p in parts if p.proofs))
+        proven = tuple(sorted(p.set for p in parts if p.proven))
         paths[DAYS] = _write_proven(candidate.path(DAYS), proven)
         record = DayRecord(
             snapshot_date=candidate.day,
@@ -443,10 +452,14 @@ def _damaged(path: Path) -> DamagedError:
 
 
 def compare(
-    con: duckdb.DuckDBPyConnection, candidate: Candidate, current: str | None, records: Mapping[date, DayRecord]
+    con: duckdb.DuckDBPyConnection,
+    candidate: Candidate,
+    current: str | None,
+    records: Mapping[date, DayRecord],
+    before: Before | None = None,
 ) -> tuple[TableCounts, ...]:
-    """Count per table what a candidate would change in the attached database `current` (None: everything is added).
-    `records` are the lake's days.
+    """Count per table what a candidate would change in the attached database `current` (None: everything is added), or
+    in what that database had `before`. `records` are the lake's days.
     """
     if current is None:
         rows = candidate.rows()
@@ -458,34 +471,65 @@ def compare(
     def count(con: duckdb.DuckDBPyConnection, table: Table) -> TableCounts:
         if table.name in same:
             return unchanged_counts(con, table, f"{current}.main")
-        new, columns = candidate.scan(table.name), _alike(con, current, table)
+        new, columns = candidate.scan(table.name), _alike(con, current, table, "history" if before else "main")
         # A column declared since the last publish, or with another type, is new for all records, and changes none.
         tracked = [c for c in table.tracked if c in columns]
-        old = f"{current}.main.{table.name}" if columns else f"(FROM {new} LIMIT 0)"
+        old = _rows_of(current, table, columns, before) if columns else f"(FROM {new} LIMIT 0)"
         query = sql("compare", table=table, tracked=tracked, new=new, observed=candidate.scan(OBSERVED), current=old)
         counts = _counts(table, con.execute(query).fetchone())
-        return _measured(con, candidate, table, current, counts) if counts.changed else counts
+        return _measured(con, candidate, table, current, counts, before) if counts.changed else counts
 
     return tuple(each_table(con, count, TABLES.values()))
 
 
+@dataclass(frozen=True)
+class Before:
+    """The state before a day, in which what is `seen` of the day already counts as before, if anything."""
+
+    day: date
+    seen: Candidate | None = None
+
+
+def _rows_of(current: str, table: Table, columns: Sequence[Column], before: Before | None) -> str:
+    """The current rows of a table in an attached database, or the rows before, as SQL."""
+    if before is None:
+        return f"{current}.main.{table.name}"
+    rows = sql(
+        "before",
+        table=table,
+        columns=columns,
+        day=f"DATE '{before.day}'",
+        history=f"{current}.history.{table.name}",
+        seen=before.seen and before.seen.scan(table.name),
+        observed=before.seen and before.seen.scan(OBSERVED),
+    )
+    return f"({rows})"
+
+
 def _measured(
-    con: duckdb.DuckDBPyConnection, candidate: Candidate, table: Table, current: str, counts: TableCounts
+    con: duckdb.DuckDBPyConnection,
+    candidate: Candidate,
+    table: Table,
+    current: str,
+    counts: TableCounts,
+    before: Before | None,
 ) -> TableCounts:
-    """Add to the counts how many totals fall, and the measures that most rows would lose."""
+    """Add to the counts how many totals fall far, and the measures that most rows would lose."""
     of, _, total = SETS[table.set].total.partition(".")
-    measures = [c for c in _alike(con, current, table) if c.measure]
-    if not measures or total not in (c.name for c in _alike(con, current, TABLES[of])):
+    schema = "history" if before else "main"
+    columns, of_totals = _alike(con, current, table, schema), _alike(con, current, TABLES[of], schema)
+    measures = [c for c in columns if c.measure]
+    if not measures:
         return counts
     query = sql(
         "vanished",
         table=table,
         measures=measures,
-        total=total,
+        total=total if total in (c.name for c in of_totals) else None,
         new=candidate.scan(table.name),
-        current=f"{current}.main.{table.name}",
+        current=_rows_of(current, table, columns, before),
         new_totals=candidate.scan(of),
-        current_totals=f"{current}.main.{of}",
+        current_totals=_rows_of(current, TABLES[of], of_totals, before),
     )
     restarted, *numbers = con.execute(query).fetchone() or ()
     pairs = zip(measures, numbers[::2], numbers[1::2], strict=True)
@@ -527,10 +571,10 @@ def _counts(table: Table, row: tuple[int, ...] | None) -> TableCounts:
     return TableCounts(table=table.name, before=before, added=added, changed=changed, removed=removed, altered=altered)
 
 
-def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table) -> list[Column]:
+def _alike(con: duckdb.DuckDBPyConnection, database: str, table: Table, schema: str = "main") -> list[Column]:
     """The versioned columns that a database's table has with their declared types; none without the table."""
     try:  # not duckdb_columns(), which binds every view first
-        there = {row[:2] for row in con.execute(f"DESCRIBE {database}.main.{table.name}").fetchall()}
+        there = {row[:2] for row in con.execute(f"DESCRIBE {database}.{schema}.{table.name}").fetchall()}
     except duckdb.CatalogException:
         return []
     return [c for c in table.versioned if (c.name, c.type) in there]

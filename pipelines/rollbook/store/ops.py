@@ -110,6 +110,7 @@ def _sync(m: Manifest, outcome: str, reason: str) -> Row:
         "verified": len(answers),
         "found_by_search": answers.count("found_by_search"),
         "removed": answers.count("removed"),
+        "unclear": answers.count("unclear"),
         "rows_added": sum(c.added for c in m.counts),
         "rows_changed": sum(c.changed for c in m.counts),
         "rows_removed": sum(c.removed for c in m.counts),
@@ -134,6 +135,7 @@ def _sync_sets(m: Manifest) -> Iterator[Row]:
             "verified": len(answers),
             "found_by_search": answers.count("found_by_search"),
             "removed": answers.count("removed"),
+            "unclear": answers.count("unclear"),
             "hidden": len(hidden := m.hidden(w.set)),
             "hidden_since": min(hidden.values(), default=None),
         }

@@ -25,7 +25,10 @@ VALID = (
 )
 SPAN = (
     Column(
-        "span_state", "VARCHAR", "stated, empty (an empty list), or not_stated (left out or refused).", personal=False
+        "span_state",
+        "VARCHAR",
+        "stated, empty (no rows), absent, or not_stated (left out or refused).",
+        personal=False,
     ),
     Column("first_day", "DATE", "First landed day of the run."),
     Column("last_day", "DATE", "Last landed day of the run; NULL = the newest landed day."),
@@ -106,6 +109,7 @@ SYNCS = Relation(
         Column("verified", "BIGINT", "Vanished records the service was asked about."),
         Column("found_by_search", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
+        Column("unclear", "BIGINT", "Of these, without a clear answer: they stay as they were."),
         Column("rows_added", "BIGINT", "Rows added, over all tables."),
         Column("rows_changed", "BIGINT", "Rows changed in a tracked column, over all tables."),
         Column("rows_removed", "BIGINT", "Rows removed, over all tables."),
@@ -134,6 +138,7 @@ SYNC_SETS = Relation(
         Column("verified", "BIGINT", "Vanished records the service was asked about."),
         Column("found_by_search", "BIGINT", "Of these, found after all."),
         Column("removed", "BIGINT", "Of these, not found under any name: removed."),
+        Column("unclear", "BIGINT", "Of these, without a clear answer: they stay as they were."),
         Column("hidden", "BIGINT", "Records that stay current because a search finds them, though no walk lists them."),
         Column("hidden_since", "DATE", "The first day on which the oldest of these was listed nowhere; NULL if none."),
     ),
@@ -290,7 +295,7 @@ OBSERVED = Relation(
         Column(
             "state",
             "VARCHAR",
-            "stated, not_stated (table_name), rejected; proven: the set was complete.",
+            "stated, not_stated or empty (table_name), rejected, absent; proven: the set was complete.",
             personal=False,
         ),
         Column("table_name", "VARCHAR", "For not_stated: the table that the record left out.", personal=False),

@@ -356,20 +356,21 @@ class Warehouse:
     def vanished(self, set_name: str, received: AbstractSet[int]) -> Mapping[int, tuple[tuple[str, str], ...]]:
         """The current published records of a set that were not received.
 
-        Maps each id to the (field, value) pairs to search by, in the order of `Set.names`, without empty values.
+        Maps each id to the (field, value) pairs to search by, in the order of `Set.names` and `Set.last_names`, without
+        empty values.
         """
         if not self.published_file.is_file():
             return {}
         of, table = SETS[set_name], f"published.main.{of_set(set_name)[0].name}"
+        names = (*of.names, *of.last_names)
         with self.reading() as con:
             try:
                 current = {ident for (ident,) in con.execute(f"SELECT {of.key} FROM {table}").fetchall()}
             except (duckdb.CatalogException, duckdb.BinderException):  # the set was declared since the last publish
                 return {}
-            columns = ", ".join((of.key, *of.names))
+            columns = ", ".join((of.key, *names))
             query = f"SELECT {columns} FROM {table} WHERE {of.key} IN (SELECT UNNEST($1))"
             rows = con.execute(query, [list(current - received)]).fetchall()
         return {
-            row[0]: tuple((field, value) for field, value in zip(of.names, row[1:], strict=True) if value)
-            for row in rows
+            row[0]: tuple((field, value) for field, value in zip(names, row[1:], strict=True) if value) for row in rows
         }

@@ -16,6 +16,7 @@ import pytest
 import time_machine
 from dagster._utils.schedules import schedule_execution_time_iterator
 
+from rollbook.errors import MachineError
 from rollbook.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
@@ -85,6 +86,40 @@ def test_a_late_tick_is_labelled_with_the_day_of_its_fetch(tick: str, now: str, 
 
 
 # --- the clock itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "says"),
+    [
+        # In minutes since the second night's sync.
+        (-1, 24 * 60, "which is before its last sync (2026-11-21 02:15 UTC, of 2026-11-21)"),
+        (1, 24 * 60, "0 hours have passed since its last sync (2026-11-21 02:15 UTC, of 2026-11-21), and by that"),
+        (24 * 60, 24 * 60 + 121, "24 hours have passed since"),
+        (24 * 60, 24 * 60 - 121, "24 hours have passed since"),
+        (-30, 30, "which is before its last sync"),
+    ],
+)
+def test_a_clock_that_went_another_way_than_the_services_fetches_nothing(here: int, there: int, says: str) -> None:
+    with new_house(students(30), classes(1)) as house:
+        for number in (1, 2):
+            house.at(number).sync()
+        before, last = house.state(), house.now
+        house.now, house.service.now = last + timedelta(minutes=here), lambda: last + timedelta(minutes=there)
+        with pytest.raises(MachineError) as refused:
+            house.sync()
+        assert says in refused.value.message
+        assert "`rollbook discard 2026-11-21`" in refused.value.message
+        assert house.state() == before
+        assert [m.snapshot_date for m in house.rollbook().raw.manifests()] == [date(2026, 11, 20), date(2026, 11, 21)]
+
+
+@pytest.mark.parametrize("minutes", [61, -61, 119, -119])
+def test_summer_time_at_the_service_and_a_slow_clock_stop_no_night(minutes: int) -> None:
+    with new_house(students(30), classes(1)) as house:
+        for number in (1, 2):
+            house.at(number).sync()
+        house.at(3).service.now = lambda: house.now + timedelta(minutes=minutes)
+        assert house.sync().manifest.snapshot_date == date(2026, 11, 22)
 
 
 def test_a_clock_set_back_syncs_a_day_again_without_harm_to_history() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import duckdb
 
-from rollbook.landing.manifest import Landed, Proof
+from rollbook.landing.manifest import Landed
 from rollbook.store import schema
 from rollbook.store.history.engine import History
 from rollbook.store.lake import Lake, Part, Staged, compose
 from rollbook.store.staging import Staging
+from rollbook.tables import SETS
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, Record, school_class, student, within
 
@@ -23,6 +24,10 @@ FIRST = date(2026, 12, 28)
 NAMES = ("007", "ash", "birch")
 TEXTS = ("x", "", None, "007", "é ' \" , \n")
 MINUTES = (0.0, -0.0, 1210.5, 12_345_678.25, 1e16, 66.66666666666667, 1e-7)
+
+
+# All that are ever listed: a proven day states the others absent.
+ALL_IDS = {"students": frozenset(range(1, 6)), "classes": frozenset({501, 502})}
 
 
 class SmallLake:
@@ -43,9 +48,9 @@ class SmallLake:
             for batch in flatten(name, [body] if shown or name != "details" else []):
                 staging.add(batch.tables)
             staging.close()
-            n = len(shown)
-            proof = Proof(set=name, walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if name in proven else None
-            landed.append(Part(name, (Staged(staging.folder, 1),), {1: proof} if proof else {}))
+            listed = {record[SETS[name].id_field] for record in shown} if name in ALL_IDS else set()
+            absent = ALL_IDS[name] - listed if name in proven else frozenset[int]()
+            landed.append(Part(name, (Staged(staging.folder, 1),), {1: absent} if absent else {}, name in proven))
         self.lake.commit(compose(self.con, day, landed, self.folder / "day"), (1,), landed)
 
     def catch_up(self) -> None:

@@ -133,21 +133,18 @@ class History:
         was = self._around(day)
         same = unchanged(self.records, merged, day, record)
         self._note(record)
-        changed = was.completeness_changed ^ set(record.proven)
-        return replace(was, completeness_changed=changed, unchanged=same, is_next=day > max(merged, default=date.min))
+        return replace(was, unchanged=same, is_next=day > max(merged, default=date.min))
 
     def _around(self, day: date) -> Place:
-        """A day's merged neighbours, and the sets that the day proves complete, if it is merged itself."""
-        parameters = {"day": day}
+        """A day's merged neighbours."""
         before, after = self.con.execute(
             """
             SELECT MAX(snapshot_date) FILTER (snapshot_date < $day), MIN(snapshot_date) FILTER (snapshot_date > $day)
             FROM spans.days
         """,
-            parameters,
+            {"day": day},
         ).fetchall()[0]
-        proven = self.con.execute("SELECT set_name FROM spans.proven WHERE day = $day", parameters).fetchall()
-        return Place(day, before, after, frozenset(r[0] for r in proven))
+        return Place(day, before, after)
 
     def _unnote(self, day: date) -> None:
         self.con.execute("DELETE FROM spans.days WHERE snapshot_date = $1", [day])
@@ -170,14 +167,11 @@ _NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >
 
 @dataclass(frozen=True)
 class Place:
-    """A day's merged neighbours, the sets whose completeness changes on the day, the `unchanged` tables, and whether
-    the day is later than all merged days.
-    """
+    """A day's merged neighbours, the `unchanged` tables, and whether the day is later than all merged days."""
 
     day: date
     before: date | None
     after: date | None
-    completeness_changed: frozenset[str]
     unchanged: frozenset[str] = frozenset()
     is_next: bool = False
 
@@ -219,11 +213,8 @@ class TableHistory:
         """Merge days one after the other; recompute the touched records' history from the first merged day on."""
         self._keep("touched", "SELECT CAST(NULL AS BIGINT) AS id WHERE FALSE")
         for place in places:
-            if self.name in place.unchanged:
-                continue
-            self._merge_day(place)
-            if self.table.set in place.completeness_changed:
-                self._run("touch_unseen", {"day": place.day})
+            if self.name not in place.unchanged:
+                self._merge_day(place)
         return self._refold(min(place.day for place in places))
 
     def refold(self) -> TableCounts:

@@ -36,9 +36,9 @@ ROUND({{ value }}, 2) + 0
 
 {#- A record's observation says nothing about its rows in a table: it was refused, or did not state that table (G5).
 
-    This decides which rows are removed, both for the change guard (compare.sql) and the history (observations.sql). An
-    observed record that states the table removes its rows that it does not show; a record that was not observed is
-    absent, with all its rows, if the set was proven complete (G1). -#}
+    This decides which rows are removed, both for the change guard (compare.sql) and the history (observations.sql): a
+    record that states the table removes its rows that it does not show, and a record that is stated absent all its rows
+    (G2). A record that was not observed keeps them. -#}
 {%- macro says_nothing(observed, table) -%}
 ({{ observed }}.state = 'rejected' OR ({{ observed }}.state = 'not_stated' AND {{ observed }}.table_name = '{{ table.name }}'))
 {%- endmacro -%}

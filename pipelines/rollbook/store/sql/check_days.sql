@@ -1,7 +1,7 @@
 -- How many sampled records' rows in the history of {{ table.name }} differ from the snapshots, per sampled day.
 --
--- A record that did not state the table, or was refused, on a day keeps its earlier rows. A record that a proven day did
--- not show has no rows.
+-- A record that did not state the table, or was refused, on a day keeps its earlier rows. A record that was stated absent
+-- has no rows.
 WITH sample_days AS (SELECT UNNEST($days) AS snapshot_date),
 seen AS MATERIALIZED (
     SELECT snapshot_date, id, state, table_name FROM ({{ observed }})
@@ -25,8 +25,7 @@ in_history AS (
 absent AS (
     SELECT h.snapshot_date, h.{{ table.parent_key }}
     FROM standing AS h
-    INNER JOIN seen AS p ON p.snapshot_date = h.snapshot_date AND p.state = 'proven'
-    ANTI JOIN seen AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
+    INNER JOIN seen AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }} AND s.state = 'absent'
 )
 SELECT snapshot_date, COUNT(DISTINCT {{ table.parent_key }}) FROM (
     SELECT

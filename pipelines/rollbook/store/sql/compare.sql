@@ -17,12 +17,11 @@ seen AS (
     WHERE set_name = '{{ table.set }}'
     GROUP BY id
 ),
-proven AS (SELECT COUNT(*) > 0 AS is_proven FROM {{ observed }} WHERE set_name = '{{ table.set }}' AND state = 'proven'),
 evaluated AS (
     SELECT
         o.*,
-        -- As in the history: an observed record's row goes if the record states the table without it; else by proof.
-        o.is_gone AND CASE WHEN s.id IS NULL THEN (SELECT is_proven FROM proven) ELSE NOT s.says_nothing END AS is_removed
+        -- As in the history: a row goes if its record is stated absent, or states the table without it.
+        o.is_gone AND s.id IS NOT NULL AND NOT s.says_nothing AS is_removed
     FROM other AS o LEFT JOIN seen AS s USING (id)
 )
 SELECT

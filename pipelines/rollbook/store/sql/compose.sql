@@ -1,13 +1,38 @@
--- One table's rows of a day: those of each record's latest statement that states the table.
-WITH latest AS (
-    SELECT s.id, MAX(s.ord) AS ord
+-- One table's rows of a day: those of each record's latest statement that states the table. {% if refused %}A value that
+-- was refused there is the last one that was not.{% endif %}
+
+WITH stating AS (
+    SELECT s.id, s.ord
     FROM seen AS s
     WHERE s.state = 'stated' AND NOT EXISTS (
         SELECT 1 FROM seen AS q
         WHERE q.id = s.id AND q.ord = s.ord AND q.state = 'not_stated' AND q.table_name = '{{ table.name }}'
     )
-    GROUP BY s.id
-)
+),
+{% if refused %}
+refused AS (
+    SELECT id, entry, ord, LIST(column_name) AS columns
+    FROM ({{ refused }}) WHERE table_name = '{{ table.name }}'
+    GROUP BY id, entry, ord
+),
+stated AS (
+    SELECT r.*, COALESCE(f.columns, []) AS refused_columns
+    FROM ({{ rows }}) AS r SEMI JOIN stating AS s ON s.id = r.{{ table.parent_key }} AND s.ord = r.ord
+    LEFT JOIN refused AS f
+        ON f.id = r.{{ table.parent_key }} AND f.ord = r.ord
+        AND f.entry IS NOT DISTINCT FROM {{ "r." ~ table.key[1] if table.is_list else "NULL" }}
+),
+folded AS (
+    SELECT
+        {{ m.names(table.key) }}, MAX(ord) AS ord{% for c in table.columns if c.name not in table.key %},
+        ARG_MAX_NULL({{ c.name }}, ord) FILTER (NOT LIST_CONTAINS(refused_columns, '{{ c.name }}')) AS {{ c.name }}
+        {%- endfor %}
+
+    FROM stated GROUP BY {{ m.names(table.key) }}
+),
+{% endif %}
+latest AS (SELECT id, MAX(ord) AS ord FROM stating GROUP BY id)
 SELECT {{ m.names(table.columns, "r.") }}
-FROM ({{ rows }}) AS r INNER JOIN latest AS s ON s.id = r.{{ table.parent_key }} AND s.ord = r.ord
+FROM {{ "folded" if refused else "(" ~ rows ~ ")" }} AS r
+INNER JOIN latest AS s ON s.id = r.{{ table.parent_key }} AND s.ord = r.ord
 ORDER BY {{ m.names(table.key) }}

@@ -52,7 +52,7 @@ present AS (
 in_none AS (
     SELECT DISTINCT r.student_id
     FROM spans.student_classes AS r INNER JOIN present AS p USING (student_id)
-    WHERE r.span_state <> 'not_stated' AND (r.last_day IS NULL OR r.last_day >= p.since)
+    WHERE r.span_state IN ('stated', 'empty') AND (r.last_day IS NULL OR r.last_day >= p.since)
 )
 SELECT
     s.student_id,

@@ -6,35 +6,9 @@
 -- Gaps and islands: statements are numbered per record; a row that repeats the tracked values of the record's previous
 -- statement continues a version, any other row begins one.
 WITH
--- Runs of landed days on which a record was observed.
-seen AS (
-    SELECT DISTINCT {{ table.parent_key }} AS id, first_day,
-        COALESCE(last_day, (SELECT MAX(snapshot_date) FROM spans.days)) AS last_day,
-        span_state <> 'not_stated' AS is_statement
-    FROM {{ runs }}
-),
--- Every landed day, with the first later one on which the set was proven complete.
-days AS (
-    SELECT
-        d.snapshot_date AS day,
-        MIN(CASE WHEN p.day IS NOT NULL THEN d.snapshot_date END) OVER (
-            ORDER BY d.snapshot_date ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
-        ) AS next_proven
-    FROM spans.days AS d
-    LEFT JOIN spans.proven AS p ON p.day = d.snapshot_date AND p.set_name = '{{ table.set }}'
-),
--- A run without a statement still shows that the record exists, so it delays an absence.
-observed AS (
-    SELECT id, first_day, last_day, LEAD(first_day) OVER (PARTITION BY id ORDER BY first_day) AS next_seen
-    FROM seen
-),
--- A record is stated absent on the first proven day that did not show it.
+-- That a record is absent is a statement, too (G2). A day that says nothing of a record changes nothing.
 statements AS (
-    SELECT id, first_day AS day FROM seen WHERE is_statement
-    UNION ALL
-    SELECT o.id, d.next_proven
-    FROM observed AS o INNER JOIN days AS d ON d.day = o.last_day
-    WHERE d.next_proven IS NOT NULL AND (o.next_seen IS NULL OR d.next_proven < o.next_seen)
+    SELECT DISTINCT {{ table.parent_key }} AS id, first_day AS day FROM {{ runs }} WHERE span_state <> 'not_stated'
 ),
 ordered AS (
     SELECT

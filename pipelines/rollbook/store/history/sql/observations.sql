@@ -1,4 +1,5 @@
--- What each record stated about {{ table.name }} per landed day: its rows, an empty list, or nothing (not_stated).
+-- What each record stated about {{ table.name }} per landed day: its rows, an empty list, nothing (not_stated), or that
+-- it is absent.
 {% macro without_values() -%}
 {%- for c in table.versioned -%}
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
@@ -13,7 +14,16 @@ UNION ALL
 SELECT {{ without_values() }}, 'not_stated', o.snapshot_date
 FROM ({{ observed }}) AS o
 WHERE o.set_name = '{{ table.set }}' AND {{ m.says_nothing("o", table) }}
-{% if table.is_list %}
+UNION ALL
+SELECT {{ without_values() }}, 'absent', o.snapshot_date
+FROM ({{ observed }}) AS o
+WHERE o.set_name = '{{ table.set }}' AND o.state = 'absent'
+{% if table.may_be_unstated and not table.is_list %}
+UNION ALL
+SELECT {{ without_values() }}, 'empty', o.snapshot_date
+FROM ({{ observed }}) AS o
+WHERE o.set_name = '{{ table.set }}' AND o.state = 'empty' AND o.table_name = '{{ table.name }}'
+{% elif table.is_list %}
 UNION ALL
 SELECT {{ without_values() }}, 'empty', o.snapshot_date
 FROM ({{ observed }}) AS o
