@@ -28,8 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from operator import or_
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Condition, Thread
@@ -42,7 +44,7 @@ from rollbook.errors import MachineError
 from rollbook.flatten.rows import Batch, Flattener
 from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
 from rollbook.landing.erased import Gate
-from rollbook.landing.manifest import Drift, Landed, Manifest, Received, Reject, Verdict
+from rollbook.landing.manifest import Body, Drift, Landed, Manifest, Received, Reject, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS
@@ -68,7 +70,6 @@ class StagedPart(msgspec.Struct, frozen=True):
 
     set: str
     folder: str
-    records: int
     rejects: tuple[Reject, ...] = ()
     drift: tuple[Drift, ...] = ()
     values: dict[str, int] = {}
@@ -77,15 +78,31 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Flattened:
-    """A landing, flattened and staged: the rows in several parts, with rejects and drift."""
+    """A landing, flattened and staged: the rows in several parts, with rejects and drift.
+
+    Each walk of a set shows the same records again, so what is counted here counts once (G9).
+    """
 
     landing: int
     parts: tuple[StagedPart, ...]
 
     @property
     def rejects(self) -> list[Reject]:
-        """The refused records and values of all parts, in order."""
-        return [r for part in self.parts for r in part.rejects]
+        """The refused records and values of all parts, in order, each as it came last.
+
+        A record is known by its id. Nothing tells records without a readable id apart, so there are as many as the walk
+        with the most of them shows.
+        """
+        once = dict[tuple[object, ...], Reject]()
+        for part in self.parts:
+            shown = Counter[tuple[object, ...]]()
+            for r in part.rejects:
+                place = () if r.id is None else (r.page, r.position)
+                # A column may be refused several times in one record: in the entries of a list.
+                nth = 0 if r.id is not None and not r.column else shown[(r.id, r.table, r.column, *place)]
+                shown[r.id, r.table, r.column, *place] += 1
+                once[r.set, r.id, r.table, r.column, nth] = r
+        return [*once.values()]
 
     def of(self, set_name: str) -> list[StagedPart]:
         """Return the parts of a set, in order."""
@@ -93,30 +110,24 @@ class Flattened:
 
     def rejected(self) -> dict[str, int]:
         """Return the number of refused records per set that has any."""
-        return dict(Counter(r.set for part in self.parts for r in part.rejects if not r.column))
+        return dict(Counter(r.set for r in self.rejects if not r.column))
 
     @property
     def values(self) -> Counter[str]:
-        """The number of values of each column, by table.column."""
+        """The number of values of each column in all parts, by table.column."""
         return sum((Counter(part.values) for part in self.parts), Counter())
 
     @property
     def oddities(self) -> Counter[str]:
-        """Oddities that were read, by kind."""
-        return sum((Counter(part.oddities) for part in self.parts), Counter())
-
-    @property
-    def records(self) -> dict[str, int]:
-        """The number of records per set, refused ones included."""
-        return {s: sum(part.records for part in self.of(s)) for s in SETS}
+        """Oddities that were read, by kind: of each set, as many as the part with the most of them has."""
+        return sum((reduce(or_, (Counter(part.oddities) for part in self.of(s)), Counter()) for s in SETS), Counter())
 
     @property
     def drift(self) -> list[Drift]:
         """The undeclared fields, each with how many records had it."""
         seen: Counter[tuple[str, str, str]] = Counter()
         for part in self.parts:
-            for d in part.drift:
-                seen[d.set, d.field, d.type] += d.count
+            seen |= Counter({(d.set, d.field, d.type): d.count for d in part.drift})
         return [Drift(s, f, t, n) for s in SETS for (of, f, t), n in sorted(seen.items()) if of == s]
 
 
@@ -127,7 +138,6 @@ class PartInProgress:
         self._flattener = Flattener(set_name)
         self._staging = Staging(folder)
         self._set_name = set_name
-        self._records = 0
         self._rejects: list[Reject] = []
         self._values: Counter[str] = Counter()
         self._finished: StagedPart | None = None
@@ -146,7 +156,6 @@ class PartInProgress:
             self._finished = StagedPart(
                 self._set_name,
                 str(self._staging.folder),
-                self._records,
                 tuple(self._rejects),
                 tuple(last.drift),
                 dict(self._values),
@@ -160,7 +169,6 @@ class PartInProgress:
 
     def _keep(self, batch: Batch) -> None:
         self._staging.add(batch.tables)
-        self._records += batch.records
         self._rejects += batch.rejects
         self._values.update(batch.values())
 
@@ -171,6 +179,19 @@ def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
         for body in bodies:
             part.add(body)
         return part.finish()
+
+
+def stage_again(landing: LandingFolder, aside: Path) -> Flattened:
+    """Flatten and stage a landing from `raw/`, into the parts that a fetch stages: one a walk. Raises DamagedError."""
+    parts = []
+    for name in SETS:
+        by_walk: dict[int, list[Body]] = {}
+        for body in landing.counted(name):
+            by_walk.setdefault(body.walk if body.kind == "walk" else 0, []).append(body)
+        for number, bodies in (by_walk or {1: []}).items():
+            contents = (landed(*each) for each in landing.contents(bodies))
+            parts.append(stage(name, contents, aside / f"{name}-{number}"))
+    return Flattened(landing.manifest.landing, tuple(parts))
 
 
 class StagingBodyWriter:

@@ -103,6 +103,49 @@ def test_an_unreadable_id_refuses_the_record_and_unproves_the_set(house: House) 
     assert house.tables() == expected.night(3, students(60)[1:], classes(1)).tables()
 
 
+def test_records_count_once_however_often_they_are_walked_or_listed(house: House) -> None:
+    """A set that stays unproven is walked three times, and some services list a record several times."""
+    begin(house, students(9), classes(9))
+    there = [*classes(9)[:7], *(school_class(None, class_title=title) for title in ("One", "Two"))]
+    bad = [student(i, registration_date="soon" if i <= 2 else "2025-09-01", **no_name(i == 9)) for i in range(1, 10)]
+    house.service.on(faults.records(lambda data: data * 2), path="students", times=None)
+    house.service.on(faults.stated(total_count=18), path="students", times=None)
+    done = house.night(2, bad, there).manifest
+    assert [(w.set, w.walks, w.proof) for w in done.walks] == [("students", 3, None), ("classes", 3, None)]
+    assert done.rejected == {"students": 1, "classes": 2}
+    assert house.query("SELECT set_name, received, rejected FROM ops.sync_sets ORDER BY snapshot_date, 1 DESC")[2:] == [
+        ("students", 54, 1),
+        ("classes", 27, 2),
+    ]
+    assert house.query("SELECT set_name, id FROM ops.rejects ORDER BY 1, 2") == [
+        *[("classes", None)] * 2,
+        ("students", 9),
+    ]
+    assert house.query("SELECT id, column_name FROM ops.refused_values ORDER BY 1") == [
+        (1, "registration_date"),
+        (2, "registration_date"),
+    ]
+    tables = house.tables()
+    past.rebuild(house.rollbook())
+    assert (house.tables(), house.query("SELECT COUNT(*) FROM ops.rejects")) == (tables, [(3,)])
+
+
+def no_name(is_so: bool) -> Record:
+    return {"name": None} if is_so else {}
+
+
+@pytest.mark.parametrize("bad", [5, 6])
+def test_a_set_walked_three_times_fails_from_the_same_number_of_bad_values_on(house: House, bad: int) -> None:
+    begin(house, students(9), classes(1))
+    house.service.on(faults.stated(total_count=10), path="students", times=None)
+    tonight = [student(i, registration_date="soon" if i <= bad else "2025-09-01") for i in range(1, 10)]
+    if bad == 5:
+        assert house.night(2, tonight).manifest.verdict is Verdict.UNPROVEN
+        return
+    with pytest.raises(ContractChangedError, match=r"6 of 9 values of students.registration_date were refused"):
+        house.night(2, tonight)
+
+
 def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None:
     """The walk missed the student, and the record that the search found is refused: what was known stays."""
     begin(house, students(8))

@@ -110,6 +110,7 @@ class Batch:
         return {
             f"{name}.{column}": len(rows) - rows[column].null_count
             for name, rows in self.tables.items()
+            if name in TABLES
             for column in rows.column_names
         }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -21,7 +22,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from rollbook.errors import ContractChangedError, DamagedError
-from rollbook.ingest import Flattened, LandingSession, stage
+from rollbook.ingest import Flattened, LandingSession, stage, stage_again
 from rollbook.landing.manifest import Manifest, TableCounts, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
@@ -30,7 +31,7 @@ from rollbook.source.pagination import Names
 from rollbook.store.lake import Before, Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
 from rollbook.store.staging import staged_file
 from rollbook.store.warehouse import Warehouse
-from rollbook.tables import OF_STUDENTS, SETS, WALKED, of_set
+from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, of_set
 from rollbook.util import files
 
 log = logging.getLogger(__name__)
@@ -201,9 +202,7 @@ class Composer:
         """Return a landing's staged rows and rejects: from the fetch, or read again from `raw/`."""
         if (staged := self.session.take(manifest)) is not None:
             return staged
-        folder = self._aside / f"landing={manifest.landing}"
-        parts = [stage(name, self.raw.open(manifest).bodies(name), folder / name) for name in SETS]
-        return Flattened(manifest.landing, tuple(parts))
+        return stage_again(self.raw.open(manifest), self._aside / f"landing={manifest.landing}")
 
     def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
         """Compose the day of the landings, in order (G7); returns the day, and what the day changes in the published
@@ -316,8 +315,12 @@ def refused_since(manifest: Manifest, now: Flattened) -> str:
     """The reason why a landing has too many refused records, as `check_reject_rate` says; empty if it has them since
     its verdict: an erasure may leave fewer records beside as many refused ones.
     """
-    is_known = manifest.verdict is not None and now.rejected() == manifest.rejected
-    return "" if is_known else check_reject_rate(now.rejects, now.records, now.values)
+    if manifest.verdict is not None and now.rejected() == manifest.rejected:
+        return ""
+    # What came several times, in as many walks or in one, counts once.
+    once = {w.set: w.distinct / w.received for w in manifest.walks if w.received}
+    values = {name: round(n * once.get(TABLES[name.partition(".")[0]].set, 1)) for name, n in now.values.items()}
+    return check_reject_rate(now.rejects, Counter(manifest.received), values)
 
 
 def _came_once(set_name: str, manifests: Sequence[Manifest]) -> bool:

@@ -133,7 +133,8 @@ def check_reject_rate(rejects: Sequence[Reject], records: Mapping[str, int], val
     changed, and why; else empty (G9).
 
     Only walked sets count: a refused school name or student's detail costs only itself. `records` is the number of
-    received records per set, `values` the number of values that were kept, by table.column.
+    distinct records that were received per walked set, `values` the number of their values that were kept, by
+    table.column.
     """
     for name in WALKED:
         refused = [r for r in rejects if r.set == name and not r.column]
@@ -157,7 +158,7 @@ def too_many_rejected(rejected: int, records: int) -> bool:
 
     If all of several records were refused, their number does not matter. A single record may just be bad.
     """
-    if 1 < records == rejected:
+    if 1 < records <= rejected:  # a search may find a further one
         return True
     return rejected > NEVER_TOO_MANY_REJECTS and rejected > MAX_REJECTED * records
 
