@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollbook.errors import KeyRefusedError, RollbookError, UnreachableError
+from rollbook.errors import KeyRefusedError, RefusedError, RollbookError, UnreachableError
 from rollbook.landing.manifest import Verdict
 from tests.support.nights import TRIES, Expected, House, asked, night, pages
 from tests.support.records import classes, student, students
@@ -88,3 +88,22 @@ def test_a_service_that_states_too_little_loses_nobody(house: House, expected: E
     manifest = house.sync().manifest
     assert (manifest.proven, manifest.absences) == (False, ())
     assert house.tables() == expected.night(2, TONIGHT, classes(1), unproven=["students"]).tables()
+
+
+def test_a_school_without_classes_is_complete_where_the_service_has_no_such_set(house: House) -> None:
+    """Until there were classes: then their absence must be asked about, so the set is unproven."""
+    house.service.on(faults.refused(404, "NOT_FOUND"), path="classes", times=None)
+    assert house.night(1, students(8)).manifest.proven
+    assert house.query("SELECT (SELECT COUNT(*) FROM students), (SELECT COUNT(*) FROM classes)") == [(8, 0)]
+    house.service.mend()
+    house.night(2, students(8), classes(2))
+    house.service.on(faults.refused(404, "NOT_FOUND"), path="classes", times=None)
+    assert house.night(3).manifest.verdict is Verdict.UNPROVEN
+    assert house.query("SELECT COUNT(*) FROM classes") == [(2,)]
+
+
+def test_a_service_that_has_neither_set_fails_the_sync(house: House) -> None:
+    house.service.on(faults.refused(404, "NOT_FOUND"), path="students", times=None)
+    house.service.on(faults.refused(404, "NOT_FOUND"), path="classes", times=None)
+    with pytest.raises(RefusedError, match=r"refused /svcapi/v1/students page 1 \(404\)"):
+        house.night(1)

@@ -6,6 +6,7 @@ from rollbook.operations.status import load_status
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
+from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook
 
 TWICE = student(7, name="Ada Listed-Twice")
@@ -49,3 +50,15 @@ def test_three_unproven_nights_are_told_once_with_ids_and_at_the_end(hook: Webho
         ]
         assert "Ada" not in "".join(hook.texts)
         assert house.query("SELECT COUNT(*) FROM students") == [(119,)]
+
+
+def test_a_total_that_is_never_stated_is_named() -> None:
+    with new_house(students(250), classes(2)) as house:
+        house.service.on(faults.stated(total_count=None, total_pages=None), path="students", times=None)
+        for number in (1, 2):
+            house.night(number)
+        assert house.night(3).manifest.reason.startswith(
+            "students could not be proven complete (walk 1, page 1: total_count and total_pages not stated; walk 2, "
+        )
+        assert house.query("SELECT COUNT(*) FROM students") == [(250,)]
+        assert "(walk 3, page 1: total_count and total_pages not stated): ask the service's" in told(house)

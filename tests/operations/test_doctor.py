@@ -19,6 +19,7 @@ from rollbook.util import machine
 from tests.support.nights import House, new_house
 from tests.support.reading import writable
 from tests.support.records import classes, students
+from tests.support.wire import faults
 
 OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
@@ -96,6 +97,14 @@ def test_doctor_fails_on_a_refused_page_and_warns_of_few(house: House) -> None:
         record |= {"registration_date": "2025-09-01", "name": None}
     assert wrong(examined(house)) == [("one page", FAILED)]
     assert "20 of 20 students read, 20 refused" in says(examined(house), "one page")
+
+
+def test_doctor_names_the_counts_that_the_service_does_not_state(house: House) -> None:
+    house.service.on(faults.stated(total_count=None, total_pages=None), path="students", times=None)
+    findings = examined(house)
+    assert wrong(findings) == [("one page", WARNING)]
+    assert "does not state total_count, total_pages of students, so no walk can be proven" in says(findings, "one page")
+    assert "20 students read" in says(findings, "one page")
 
 
 # --- the clock -------------------------------------------------------------------------------------------------------

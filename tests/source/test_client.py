@@ -47,7 +47,7 @@ TRANSIENT: dict[str, Bend] = {
     "silence": faults.hang(3.0),
     **{
         str(code): faults.status(code)
-        for code in (408, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 531), 561, 598, 599)
+        for code in (408, 421, 425, 429, 500, 502, 503, 504, 507, 509, *range(520, 531), 561, 598, 599)
     },
     "429 with seconds": faults.unavailable(429, 3),
     "503 with a date": faults.unavailable(503, 3, dated=True),
@@ -56,10 +56,12 @@ TRANSIENT: dict[str, Bend] = {
         {"error": True, "status_code": 503, "error_code": "BUSY", "message": "x"}
     ),
     "success false under 500": faults.unsuccessful(code=500),
+    "a rate limit under 200": faults.unsuccessful("API rate limit exceeded for Anna Muster"),
+    "too many requests under 403": faults.refused(403, "TOO_MANY_REQUESTS"),
     "html": faults.html(),
     "half a JSON": faults.not_json(),
     "another envelope": faults.wrong_envelope(),
-    "no pagination": faults.wrong_envelope({"success": True, "data": []}),
+    "no data": faults.wrong_envelope({"success": True, "pagination": {"page": 1}}),
     "a list": faults.wrong_envelope([]),
     "no gzip under gzip": lambda request, reply: Reply(body=b"no gzip at all", headers={"content-encoding": "gzip"}),
     "garbled compression": lambda request, reply: Reply(body=b"\x1f\x8b garbled", headers={"content-encoding": "gzip"}),
@@ -71,7 +73,7 @@ NOT_THE_CONTRACT = (
     "html",
     "half a JSON",
     "another envelope",
-    "no pagination",
+    "no data",
     "a list",
     "no gzip under gzip",
     "another compression",
@@ -98,6 +100,14 @@ def test_a_passing_fault_is_retried_and_a_lasting_one_ends_with_advice(
     assert type(caught.value) is (NotTheContractError if name in NOT_THE_CONTRACT else UnreachableError)
     assert "/svcapi/v1/students page 1" in caught.value.message
     assert "ROLLBOOK_" in caught.value.message
+
+
+def test_a_request_that_was_misdirected_is_asked_again_over_another_connection(
+    service: Service, client: Client
+) -> None:
+    service.on(faults.status(421))
+    get_page(client)
+    assert [request.connection for request in service.requests] == [1, 2]
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
@@ -257,6 +267,7 @@ def test_an_answer_that_cannot_be_read_is_described(service: Service, client: Cl
     ("code", "advice"),
     [
         (429, "set ROLLBOOK_REQUEST_PAUSE_MS"),
+        (421, "Check that ROLLBOOK_BASE_URL is right"),
         (408, "A proxy in front of the service answers"),
         (522, "A proxy in front of the service answers"),
         (526, "does not trust the service's certificate"),

@@ -12,6 +12,7 @@ import pytest
 from rollbook.source.envelope import (
     KeyOwner,
     Page,
+    UnreadableError,
     detail,
     institution,
     page_of,
@@ -94,18 +95,13 @@ def test_numbers_of_the_pagination_may_be_integral_floats() -> None:
         b"null",
         b"[]",
         b"{}",
-        b'{"success": true, "data": []}',
-        b'{"success": true, "data": [], "pagination": null}',
-        page("[]", total_count=-1),
-        page("[]", total_count="many"),
-        page("[]", total_count=None),
-        page("[]", total_count=2**63),
-        page("[]", total_count=1.5),
-        page("[]", limit=0),
-        page("[]", page=0),
-        page("[]", page=True),
+        b'{"success": true}',
+        b'{"success": true, "data": {}}',
         page("{}"),
         page("null"),
+        page("{}", total_count=None),
+        page('[{"id": 1},, {"id": 2}]'),
+        page('[{"id": 0x1F}]'),
         page('{"x": {"id": 1}}'),
         page("[]").replace(b"true", b'"perhaps"', 1),
         page("[]").replace(b"true", b"false", 1),
@@ -120,6 +116,37 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
         page_of(SETS["students"])(body)
 
 
+@pytest.mark.parametrize("name", ["page", "limit", "total_count", "total_pages"])
+@pytest.mark.parametrize("value", [None, -1, "many", 2**63, 1.5, True, [], {}])
+def test_a_count_that_cannot_be_read_is_not_stated(name: str, value: Any) -> None:
+    read = page_of(SETS["students"])(page('[{"id": 1}]', **{name: value}))
+    assert (read.not_stated, read.ids) == ([name], [1])
+
+
+@pytest.mark.parametrize("pagination", ["", ', "pagination": null', ', "pagination": []', ', "pagination": {}'])
+def test_a_page_without_a_pagination_states_no_count(pagination: str) -> None:
+    read = page_of(SETS["students"])(b'{"success": true, "data": [{"id": 1}]%s}' % pagination.encode())
+    assert (read.not_stated, read.ids) == (["page", "limit", "total_count", "total_pages"], [1])
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (page("[{]"), "unreadable at byte 28"),
+        (b"Warning: on line 7\n" + page('[{"id": 007, "name": "\n\n"}, {]'), "unreadable at byte 74"),
+        (page("[]").replace(b"data", b"items"), "its data is not a list"),
+        (page("7"), "its data is missing or not as it should be"),
+        (page("[]").replace(b"true", b"null", 1), "its success is not true"),
+        (page(f"[{'1,' * 1000}1]"), "it has more than 1,000 records on a page"),
+        (b"[]", "unreadable"),
+    ],
+)
+def test_a_page_that_cannot_be_read_says_why_and_where(body: bytes, says: str) -> None:
+    with pytest.raises(UnreadableError) as caught:
+        page_of(SETS["students"])(body)
+    assert str(caught.value) == says
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -132,6 +159,10 @@ def test_pages_that_break_the_contract_are_refused(body: bytes) -> None:
         page("[]").replace(b'"success": true', b'"success": "1"'),
         page("[]", total_count="103,0"),
         page("[]").replace(b"[]", b'[{"id": NaN, "name": "a\tb\n"}, {"id": 7, "x": [-Infinity, "\\x"]}]'),
+        b"\xef\xbb\xbf\xef\xbb\xbf" + page("[]"),
+        b"Notice: Undefined variable $x in /srv/api.php on line 7" + page("[]"),
+        page('[{"id": None}, {"id": 007, "classes": [1, ], },]'),
+        page('[{"id": undefined, "x": FALSE}, {"id": 7., "x": .5, "y": +5},]'),
     ],
 )
 def test_a_page_with_one_possible_reading_is_read_so(body: bytes) -> None:
@@ -189,6 +220,11 @@ def test_an_auth_answer_that_leaves_one_of_them_open_is_refused(body: bytes) -> 
         (b'{"success": 0}', 0),
         (b'{"error": "true", "status_code": 503}', 503),
         (b'{"error": "perhaps"}', None),
+        (b'{"success": false, "message": "Rate limit exceeded"}', 429),
+        (b'{"success": false, "error": "Too Many Requests"}', 429),
+        (b'{"error": true, "status_code": 403, "error_code": "RATE_LIMITED"}', 429),
+        (b'{"error": true, "message": "Request was throttled.", "error_code": "AUTH_REQUIRED"}', 401),
+        (b'{"success": true, "message": "Rate limit exceeded"}', None),
         (b'{"success": true}', None),
         (b"[]", None),
         (b"<html>", None),
@@ -198,7 +234,15 @@ def test_a_no_is_read_in_either_form(body: bytes, expected: int | None) -> None:
     assert refused_status(body) == expected
 
 
-@pytest.mark.parametrize("body", [b'{"success": true, "data": {"id": 1}}', b'{"id": 1}', b'{"anything": [1]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"success": true, "data": {"id": 1}}',
+        b'{"id": 1}',
+        b'{"anything": [1]}',
+        b'Notice: x on line 7\n{"id": 1,}',
+    ],
+)
 def test_any_object_is_a_detail_since_the_contract_shows_no_shape(body: bytes) -> None:
     detail(body)
 

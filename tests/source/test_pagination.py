@@ -86,6 +86,64 @@ def test_a_has_next_that_never_ends_is_followed_to_one_empty_page(service: Servi
     assert (walked.walk.proof, len(walked.ids)) == (None, 250)
 
 
+NOT_STATED = {
+    "no total_count": ["total_count"],
+    "no total_pages": ["total_pages"],
+    "no totals": ["total_count", "total_pages"],
+    "no totals and no has_next": ["total_count", "total_pages", "has_next", "has_prev"],
+    "a page alone": ["limit", "total_count", "total_pages", "has_next", "has_prev"],
+    "nothing": ["page", "limit", "total_count", "total_pages", "has_next", "has_prev"],
+}
+
+
+@pytest.mark.parametrize("name", NOT_STATED)
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 250, 300])
+@pytest.mark.parametrize("cap", [100, 40])
+def test_a_walk_without_totals_reads_all_and_proves_nothing(
+    client_of: MakeClient, name: str, count: int, cap: int
+) -> None:
+    """By `has_next`; without that too, to the first page that is short."""
+    with Service(students(count), cap=cap) as service:
+        service.on(faults.stated(**dict.fromkeys(NOT_STATED[name])), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        asked = pages_asked(service)
+    needed = max(-(-count // cap), 1)
+    counts = [field for field in NOT_STATED[name] if not field.startswith("has_")]
+    assert (walked.ids, walked.walk.proof) == (set(range(1, count + 1)), None)
+    assert walked.walk.spoiled == (f"walk 1, page 1: {' and '.join(counts)} not stated",)
+    assert needed <= len(asked) <= needed + 1
+    assert asked == list(range(1, len(asked) + 1))
+
+
+@pytest.mark.parametrize("has_next", [True, None])
+def test_a_service_that_gives_its_first_page_for_every_page_has_an_end(client_of: MakeClient, has_next: Any) -> None:
+    with Service(students(250)) as service:
+        service.on(faults.repeated(service, "students"), times=None)
+        service.on(faults.stated(total_count=None, total_pages=None, has_next=has_next), times=None)
+        walked = walk(client_of(service), STUDENTS, Kept(), walks=1)
+        assert len(service.requests) == (2 if has_next is None else BARREN_PAGES + 1)
+    assert (len(walked.ids), walked.walk.proof) == (100, None)
+
+
+def test_a_total_that_one_page_leaves_out_is_walked_again(service: Service, client: Client) -> None:
+    service.on(faults.stated(total_count=None), page=2)
+    walked = walk(client, STUDENTS, Kept())
+    assert walked.walk.spoiled == ("walk 1, page 2: total_count not stated",)
+    assert walked.walk.proof is not None
+
+
+@pytest.mark.parametrize("code", [404, 204])
+def test_a_set_that_the_service_does_not_have_is_empty_where_nothing_is_current(
+    service: Service, client: Client, code: int
+) -> None:
+    service.on(faults.no_answer(code), times=None)
+    walked = walk(client, STUDENTS, Kept(), has_none=lambda: True)
+    assert (walked.walk.proof, walked.ids, pages_asked(service)) == (proof(0, 0), set(), [1])
+    walked = walk(client, STUDENTS, Kept())
+    assert (walked.walk.proof, walked.ids) == (None, set())
+    assert walked.walk.spoiled == tuple(f"walk {n}, page 1 of 1 was refused ({code})" for n in (1, 2, 3))
+
+
 @pytest.mark.parametrize(
     ("pagination", "proven"),
     [({"total_count": 0, "total_pages": 0}, True), ({"total_count": 0, "total_pages": 1}, True)],

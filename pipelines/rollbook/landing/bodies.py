@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +16,7 @@ import pyarrow as pa
 from rollbook.errors import DamagedError
 from rollbook.landing import formats
 from rollbook.landing.manifest import Body, Landed, Manifest, Received, Reject, RequestKind
-from rollbook.landing.records import REPLACEMENT, make_readable, replace_lone_surrogates
+from rollbook.landing.records import make_readable, readable_detail
 from rollbook.util import files
 
 BODIES, PAGES, MANIFEST = "bodies.zst", "pages.jsonl", "manifest.json"
@@ -27,10 +26,7 @@ _CHECKSUM = b',\n  "checksum": "'
 OLD = ".old-"
 
 # In a list, a record with a lone surrogate is refused. A body with a single record is kept, with U+FFFD instead.
-_READABLE: dict[str, Callable[[bytes], bytes]] = {
-    "auth": make_readable,
-    "detail": partial(replace_lone_surrogates, mark=REPLACEMENT),
-}
+_READABLE: dict[str, Callable[[bytes], bytes]] = {"auth": make_readable, "detail": readable_detail}
 
 
 # Level 1 compresses the bodies within a few percent of level 3, in two thirds of the time.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from html.entities import html5
 from typing import Annotated, Any, TypeVar
 
@@ -37,6 +37,8 @@ REPLACEMENT = rb"\ufffd"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+# Reads past a value, to see whether it is JSON.
+_SYNTAX = msgspec.json.Decoder(msgspec.Raw)
 # The records of a page, each still as JSON: a list, or what PHP writes for a list.
 Records = list[msgspec.Raw] | dict[str, msgspec.Raw] | None
 
@@ -53,14 +55,25 @@ _ESCAPE = re.compile(
 _VALUE = re.compile(
     rb'(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<colon>\s*+:)?|(?<![\w.])-?(?:NaN|Infinity)(?!\w)', re.DOTALL
 )
-# Where the object of a page begins: at once, behind a byte order mark, on a line of its own or behind a tag.
-_OBJECT = re.compile(rb'(?:\A|\A\xef\xbb\xbf|[\n>])\s*+(?=\{\s*")')
+# A string; or what other languages allow: a comma behind the last value, other forms of a number, other words.
+_FOREIGN = re.compile(
+    rb"""(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")
+    |(?P<comma>,)(?=\s*+[\]}])
+    |(?<![\w.+-])(?:
+        (?P<number>-?(?:0\d++(?:\.\d*+)?|\.\d++|\d++\.(?!\d))|\+(?:\d++(?:\.\d*+)?|\.\d++))(?![\w.])
+        |(?P<word>undefined|None|N(?:ull|ULL)|T(?:rue|RUE)|F(?:alse|ALSE))(?!\w)
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
+# Where the object of a page begins: at once, behind byte order marks, on a line of its own, behind a tag, or behind
+# what PHP tells.
+_OBJECT = re.compile(rb'(?:\A(?:\xef\xbb\xbf)*+|[\n>]|\bon line \d++)\s*+(?=\{\s*")')
 # The last place where an object ends: at the end, before a line break or before a tag that opens.
 _END = re.compile(rb".*\}(?=\s*+(?:\Z|<[^/])|[^\S\n]*+\n)", re.DOTALL)
 _PLAIN = re.compile(rb'"[ !#-\[\]-~]*+"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _DIGITS = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
-_NUMBER = re.compile(r"\s*[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 # Marks between thousands (1,234.50 and 1.234,50, 1 234,5 and 1'234.5), and a comma that can only be the decimal one.
 # 1,234 may be either: it is read as a whole number alone.
 _GROUPED = re.compile(
@@ -204,7 +217,7 @@ def cut_nesting(content: bytes, max_depth: int = MAX_DEPTH) -> bytes:
 def readable(content: bytes, *, in_place: bool = False) -> bytes:
     r"""Return a page that JSON does not allow as a page that JSON allows (G9).
 
-    Whatever stands before the object or behind it (a byte order mark, a warning of PHP) becomes blanks. A raw tab, line
+    Whatever stands before the object or behind it (byte order marks, a warning of PHP) becomes blanks. A raw tab, line
     break or other control character in a text is escaped; `in_place`, the character becomes a blank, so that every
     other byte stays where it was. NaN, the mean of nothing, becomes a blank text, which stands for NULL. A value that
     cannot be read (Infinity, a text with an invalid escape, half an emoji or invalid UTF-8) becomes a list of the same
@@ -229,7 +242,24 @@ def readable(content: bytes, *, in_place: bool = False) -> bytes:
             return b'"%s"%s' % (b"?" * (len(text) - 2), colon) if colon else _impossible(len(text))
         return (_CONTROL.sub(b" ", text) if in_place else escaped) + colon
 
-    return _VALUE.sub(replaced, content)
+    content = _VALUE.sub(replaced, content)
+    try:
+        _SYNTAX.decode(content)
+    except UNREADABLE:
+        content = _FOREIGN.sub(partial(_as_json, in_place=in_place), content)
+    return content
+
+
+def _as_json(match: re.Match[bytes], *, in_place: bool) -> bytes:
+    """Return what other languages allow as JSON has it."""
+    if match["comma"]:
+        return b" "
+    if (word := match["word"]) is not None:
+        return (b"null" if word[:1] in b"uN" else word.lower()).ljust(len(word))
+    if (number := match["number"]) is not None:
+        whole = b"0" if b"-" in number else number.strip(b"+").partition(b".")[0].lstrip(b"0") or b"0"
+        return whole.rjust(len(number)) if in_place else b'"%s"' % number
+    return match[0]
 
 
 def _impossible(length: int) -> bytes:
@@ -244,6 +274,11 @@ def replace_lone_surrogates(content: bytes, mark: bytes = INVALID_UTF8) -> bytes
     if _SURROGATE_HINT.search(content) is None:
         return content
     return _ESCAPE.sub(lambda match: mark if match["lone"] else match[0], content)
+
+
+def readable_detail(content: bytes) -> bytes:
+    """Return a student's details as JSON allows them; half an emoji becomes U+FFFD, and costs nothing."""
+    return readable(replace_lone_surrogates(content, REPLACEMENT))
 
 
 def make_readable(content: bytes) -> bytes:

@@ -182,7 +182,8 @@ def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:
 @dataclass(frozen=True)
 class Unproven:
     """A set that no night since `since` has proven, or has left without unclear answers. The newest walks repeated the
-    `repeated_ids`, among others, and the newest searches for the `unclear_ids` had no clear answer.
+    `repeated_ids`, among others; the last of them `lacked` something, in words; and the newest searches for the
+    `unclear_ids` had no clear answer.
     """
 
     set: str
@@ -190,6 +191,7 @@ class Unproven:
     nights: int
     repeated_ids: tuple[int, ...] = ()
     unclear_ids: tuple[int, ...] = ()
+    lacked: str = ""
 
     @property
     def description(self) -> str:
@@ -201,7 +203,9 @@ class Unproven:
                 " fail, or these records have no name to search by: ask its representative"
             )
         ids = ", ".join(map(str, self.repeated_ids))
-        why = f"The service lists ids more than once, such as {ids}" if ids else "Its pages and its total do not agree"
+        lacked = f" ({self.lacked})" if self.lacked else ""
+        said = f"Its pages and its total do not agree{lacked}"
+        why = f"The service lists ids more than once, such as {ids}" if ids else said
         return (
             f"{self.set} could not be proven complete on {self.nights} nights in a row, since {self.since}, so what has"
             f" left since is still listed. {why}: ask the service's representative to correct that"
@@ -230,10 +234,11 @@ def long_unproven(nights: Iterable[Sequence[Manifest]]) -> list[Unproven]:
     ranges = []
     for name, last in unproven.items():
         if len(last) >= UNPROVEN_NIGHTS:
-            walk, newest = last[0].walk(name), last[0]
+            newest, walk = last[0], last[0].walk(name)
+            lacked, repeated = (walk.spoiled[-1:], walk.repeated_ids) if walk else ((), ())
             unclear = newest.unclear(name) if newest.proof(name) else ()
-            repeated = walk.repeated_ids if walk else ()
-            ranges.append(Unproven(name, last[-1].snapshot_date, len(last), repeated, unclear))
+            since = last[-1].snapshot_date
+            ranges.append(Unproven(name, since, len(last), repeated, unclear, "".join(lacked)))
     return ranges
 
 

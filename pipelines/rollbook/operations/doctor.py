@@ -26,7 +26,7 @@ from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import ROOT, misspelt
 from rollbook.source.client import LIMIT, Client
-from rollbook.source.envelope import institution, page_of
+from rollbook.source.envelope import Page, institution, page_of
 from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
 from rollbook.store.database import machine_errors
 from rollbook.tables import SETS, WALKED
@@ -137,7 +137,7 @@ def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
         yield _check_clock(auth.parsed.timestamp, auth.received_at, rollbook)
         for name in WALKED:
             page = client.get(SETS[name].endpoint, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
-            yield _check_page(name, page.content, page.parsed.total_count)
+            yield from _check_page(name, page.content, page.parsed)
         newest = rollbook.landings.newest()
         if seen := client.oddities + Counter(newest.oddities if newest else {}):
             says = f"answers in its own way, which was read all the same, now or in the last sync: {_kinds(seen)}"
@@ -191,8 +191,14 @@ def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding
     return Finding("clock", Level.WARNING, f"{says}: {guess}")
 
 
-def _check_page(name: str, content: bytes, total: int) -> Finding:
-    """Flatten one page as a sync would, and report rejects and undeclared fields."""
+def _check_page(name: str, content: bytes, page: Page) -> Iterator[Finding]:
+    """Flatten one page as a sync would, and report rejects and undeclared fields; also which counts are missing."""
+    if page.not_stated:
+        says = (
+            f"the service does not state {listed(page.not_stated)} of {name}, so no walk can be proven complete and"
+            " nobody who leaves is removed: ask its representative to state that"
+        )
+        yield Finding("one page", Level.WARNING, says)
     flattener = Flattener(name)
     flattener.add(Landed(set=name, kind="walk", page=1, content=content))
     batch = flattener.last()
@@ -202,11 +208,13 @@ def _check_page(name: str, content: bytes, total: int) -> Finding:
     odd = f", {values} of their values refused" if values else ""
     if batch.oddities:
         odd += f", and read all the same: {_kinds(batch.oddities)}"
-    says = f"{records} of {total:,} {name} read, {rejects} refused{odd}{unknown}"
+    of = "" if page.total_count is None else f" of {page.total_count:,}"
+    says = f"{records}{of} {name} read, {rejects} refused{odd}{unknown}"
     if check_reject_rate(batch.rejects, Counter({name: records}), batch.values()):
         advice = "the service no longer follows its contract, and a sync would fail; ask its representative"
-        return Finding("one page", Level.FAILED, f"{says}: {advice}")
-    return Finding("one page", Level.WARNING if rejects or values or drift else Level.OK, says)
+        yield Finding("one page", Level.FAILED, f"{says}: {advice}")
+        return
+    yield Finding("one page", Level.WARNING if rejects or values or drift else Level.OK, says)
 
 
 def _kinds(oddities: Counter[str]) -> str:

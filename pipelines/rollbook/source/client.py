@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 import stamina
 import stamina.instrumentation
 from filelock import FileLock
@@ -53,7 +52,7 @@ from rollbook.errors import (
     SettingError,
     UnreachableError,
 )
-from rollbook.source.envelope import refused_status
+from rollbook.source.envelope import UnreadableError, refused_status
 from rollbook.util import files
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
@@ -75,8 +74,9 @@ BODY_BYTES = 64 * 2**20
 MAX_VALUES = 1_000_000
 UNAUTHORIZED = 401
 GZIP = b"\x1f\x8b"
-# Statuses below 500 that may pass by themselves: the service gave up waiting, is not ready, or asks for fewer requests.
-_TRANSIENT = frozenset({408, 425, 429})
+# Statuses below 500 that may pass by themselves: the service gave up waiting, takes no such request over this
+# connection (421), is not ready, or asks for fewer requests.
+_TRANSIENT = frozenset({408, 421, 425, 429})
 # Not implemented, and HTTP version not supported: the same request will never be answered.
 _LASTING = frozenset({501, 505})
 _SLOWER = "The service asks for fewer requests: set ROLLBOOK_REQUEST_PAUSE_MS, or sync at another hour."
@@ -167,7 +167,7 @@ class Client:
     def get(self, path: str, params: Mapping[str, str | int] | None = None, *, read: Callable[[bytes], T]) -> Answer[T]:
         """GET one path below /svcapi/v1/ and return the answer as read by `read`.
 
-        `read` raises msgspec.DecodeError for a body that is not the contract's. Transient faults are retried within
+        `read` raises UnreadableError for a body that is not the contract's. Transient faults are retried within
         `retry_seconds`. Raises KeyRefusedError (401), RefusedError (any other refusal), RedirectError,
         UnreachableError (no usable answer) and NotTheContractError (no answer was the contract's). Contract:
         "Endpoints", "Errors".
@@ -187,16 +187,18 @@ class Client:
                             time.sleep(self._pause)
                         seconds = min(EXCHANGE_SECONDS, max(policy.left, TRY_SECONDS))
                         response, content = self._exchange(path, params, label, seconds)
-                    received_at, at = datetime.now(UTC), ""
+                    received_at, why = datetime.now(UTC), ""
+                    if response.status_code == httpx.codes.MISDIRECTED_REQUEST:
+                        self._deadline.hang_up()  # the same connection would be answered so again
                     # A page is too short for so many, and counting would take a tenth of its time.
                     if len(content) > MAX_VALUES < sum(map(content.count, (b",", b"[", b"{"))):
                         raise TransientError(f"the answer holds more than {MAX_VALUES:,} values", contract=True)
                     if response.status_code == httpx.codes.OK:
                         try:
                             return Answer(content, read(content), received_at)
-                        except (msgspec.DecodeError, RecursionError) as error:  # a chained error would quote the body
-                            at = "".join(_POSITION.findall(str(error))[:1])
-                    raise self._error_of_reply(label, response, content, at)
+                        except UnreadableError as error:
+                            why = str(error)
+                    raise self._error_of_reply(label, response, content, why)
         except TransientError as last:
             fault = last
         raise self._give_up(label, fault, policy)
@@ -252,9 +254,9 @@ class Client:
             f" {self.base_url} and the proxy settings of the environment."
         )
 
-    def _error_of_reply(self, label: str, response: httpx.Response, content: bytes, at: str = "") -> Exception:
-        """Return the error for any reply except the contract's 200: a TransientError if a retry may help. `at` is the
-        position at which the body could not be read, if that is known.
+    def _error_of_reply(self, label: str, response: httpx.Response, content: bytes, why: str = "") -> Exception:
+        """Return the error for any reply except the contract's 200: a TransientError if a retry may help. `why` says
+        why the body could not be read, if that is known.
 
         The service's own words are not shown: they may name a pupil.
         """
@@ -264,7 +266,8 @@ class Client:
                 f"{self.host} answered {label} with a redirect ({status}), which is not followed: the key is sent to"
                 f" the configured host only. Set {self.base_url} to the service's own address."
             )
-        if status == httpx.codes.OK and stated:
+        asks_for_fewer = stated == httpx.codes.TOO_MANY_REQUESTS and status != UNAUTHORIZED
+        if stated and (status == httpx.codes.OK or asks_for_fewer):
             status = stated  # an error body under a 200: trust the body
         if UNAUTHORIZED in (status, stated):
             return KeyRefusedError(
@@ -290,7 +293,7 @@ class Client:
                 " to the service representative.",
                 status=status,
             )
-        return TransientError(f"{_described(response, at)} is not the contract's JSON", contract=True)
+        return TransientError(f"{_described(response, why)} is not the contract's JSON", contract=True)
 
     def _give_up(self, label: str, fault: TransientError, policy: RetryPolicy) -> ServiceError:
         tried = f"{policy.tries + 1} tries" if policy.tries else "one try"
@@ -309,7 +312,6 @@ class Client:
         )
 
 
-_POSITION = re.compile(r"\(byte (\d+)\)")
 _LAST_ID = re.compile(r"/\d+$")
 
 
@@ -352,6 +354,12 @@ class _Deadline:
             if self._is_over:
                 raise error from None
 
+    def hang_up(self) -> None:
+        """End the connection, so that the next request makes another."""
+        with self._changed, suppress(OSError):  # it may have been lost by itself
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End the thread."""
         with self._changed:
@@ -363,9 +371,7 @@ class _Deadline:
             while not self._is_closed:
                 if self._until <= time.monotonic():
                     self._is_over, self._until = True, math.inf
-                    with suppress(OSError):  # the connection was lost by itself
-                        if self._socket is not None:
-                            self._socket.shutdown(socket.SHUT_RDWR)
+                    self.hang_up()
                 self._wakes = self._until
                 self._changed.wait(min(self._wakes - time.monotonic(), threading.TIMEOUT_MAX))
 
@@ -413,7 +419,7 @@ class _Body:
         return self._first
 
 
-def _described(response: httpx.Response, at: str) -> str:
+def _described(response: httpx.Response, why: str) -> str:
     """Describe an answer for a person, without the service's own words."""
     media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -421,7 +427,7 @@ def _described(response: httpx.Response, at: str) -> str:
         str(response.status_code),
         media if _MEDIA_TYPE.fullmatch(media) else "of no known type",
         *([encoding if encoding in _ENCODINGS else "in an unknown encoding"] if encoding else []),
-        *([f"unreadable at byte {at}"] if at else []),
+        *([why] if why else []),
     ]
     return f"the answer ({', '.join(parts)})"
 

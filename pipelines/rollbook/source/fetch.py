@@ -58,6 +58,7 @@ log = logging.getLogger(__name__)
 
 # After so many details in a row without an answer, the service counts as down and the rest are skipped.
 MAX_UNREACHABLE = 5
+NOT_FOUND = 404
 # Correct clocks in two zones differ by at most one date. If dates differ by more, a clock is wrong.
 ZONES_APART = timedelta(days=1)
 # Between two syncs, so much more time may pass by one clock than by the other: the service's may change to summer time.
@@ -172,7 +173,7 @@ def fetch(
             if reusable is not None:
                 job.writer.abandon()
                 return reusable
-            job.walk_sets()
+            job.walk_sets(published)
             if published is not None:
                 if choose_details is None:
                     job.writer.walked(partial(job.presumed, published))
@@ -279,11 +280,16 @@ class _Fetch:
                 " on purpose, name that day with --date."
             )
 
-    def walk_sets(self) -> None:
-        """Walk every set."""
+    def walk_sets(self, published: Published | None) -> None:
+        """Walk every set. Raises RefusedError if the service has none of them."""
         for name in WALKED:
-            self.walks[name] = walk(self.client, SETS[name], self.writer, self.settings.walks, self.progress)
+            has_none = partial(_has_none, published, name)
+            walks, progress = self.settings.walks, self.progress
+            self.walks[name] = walk(self.client, SETS[name], self.writer, walks, progress, has_none=has_none)
             self._note(Verified(self.walks[name]))
+        refused = [walked.checks[-1].missing for walked in self.walks.values()]
+        if refused[0] is not None and all(error is not None and error.status == NOT_FOUND for error in refused):
+            raise refused[0]
 
     def presumed(self, published: Published) -> Manifest:
         """The manifest if no search finds a vanished record, as on most nights."""
@@ -377,6 +383,10 @@ class _Fetch:
             bytes_received=client.bytes_received,
             oddities=dict(client.oddities),
         )
+
+
+def _has_none(published: Published | None, set_name: str) -> bool:
+    return published is not None and not published.vanished(set_name, frozenset())
 
 
 def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str:

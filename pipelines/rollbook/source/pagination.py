@@ -34,6 +34,8 @@ Progress = Callable[[str, int, int], None]
 
 # A set may grow during a walk, but not forever: a walk ends after twice the pages first stated plus a few.
 GROWTH_PAGES = 100
+# A walk without a stated end ends here: a million records.
+OPEN_PAGES = 10_000
 # A walk ends after so many pages in a row without a new id: the service states pages that it does not have.
 BARREN_PAGES = 50
 # How many of the ids that every walk repeated are kept: enough for the service's operator to find the cause.
@@ -49,8 +51,10 @@ PROBED = 50
 # How services answer a page past the end; the contract does not say. After page 1, 404 means that the set shrank during
 # the walk, which spoils the walk. On page 1, or with another status, the answer is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
-# Some services answer so for an empty set. Only a stated total of 0 proves that a set is empty.
+# No content: a success without a page.
 NO_CONTENT = 204
+# So services answer that have no such set, or none yet: an empty set, unless there were records of it before.
+NO_SET = frozenset({NO_CONTENT, 404})
 # Some services refuse a search that nothing matches, with 404 or with `success: false` under a 200, as others answer
 # with NO_CONTENT; the contract does not say. Believed only where the next search, by the same name, finds a record that
 # was listed: else the searches may be broken, or too many.
@@ -77,8 +81,9 @@ class WalkCheck:
     """Checks a walk: what the pages stated so far, and whether the walk can still prove the set.
 
     `end` is the last page stated so far, by the page count or by the total, whichever is later, so that every stated
-    page is read. `over` becomes true there, or at a limit. `spoiled` is the first problem, and empty while the walk may
-    still be complete.
+    page is read. Where neither is stated, one more page is read as long as `has_next` says so or, without that too,
+    until a page is short. `over` becomes true at the end, or at a limit. `spoiled` is the first problem, and empty
+    while the walk may still be complete. `missing` is the refusal of a service that has no such set.
     """
 
     def __init__(self, set_name: str, number: int = 1) -> None:
@@ -90,6 +95,7 @@ class WalkCheck:
         self.end = 1
         self.spoiled = ""
         self.over = False
+        self.missing: RefusedError | None = None
         self._barren = 0
 
     @property
@@ -102,14 +108,19 @@ class WalkCheck:
         self.pages.append(page)
         first, before = self.pages[0], self.pages[-2:][0]
         pages, count, needed = len(self.pages), len(page.ids), page.needed
-        self.end = max(page.total_pages, needed, self.end)
-        # The service says that there is more: a further request finds out.
-        is_more = page.has_next is True and pages >= self.end and count > 0
-        stated, self.end = self.end, pages + 1 if is_more else self.end
         ids = Counter(i for i in page.ids if i is not None)
         earlier, at = ids.keys() & self.ids, f"page {pages}"
+        ends = [end for end in (page.total_pages, needed) if end is not None]
+        self.end = stated = max([*ends, self.end])
+        # Without a stated limit, only a page that is shorter than the first one is short.
+        limit = page.limit or max(len(first.ids), 1)
+        is_more = page.has_next is True and count > 0
+        is_open = page.has_next is None and not ends and count >= limit and not ids.keys() <= self.ids
+        if pages >= stated and (is_more or is_open):
+            self.end = pages + 1  # a further request finds out
         for is_wrong, why in (
-            (page.number != pages, f"{at}: the service calls it page {page.number}"),
+            (page.not_stated, f"{at}: {' and '.join(page.not_stated)} not stated"),
+            (page.number not in (pages, None), f"{at}: the service calls it page {page.number}"),
             (
                 page.has_next is True and pages >= stated,
                 f"{at}: has_next is true, though page {stated} is stated as the last",
@@ -125,14 +136,14 @@ class WalkCheck:
             ),
             (page.limit != before.limit, f"{at}: limit moved from {before.limit} to {page.limit}"),
             (
-                page.total_pages != needed and (needed, page.total_pages) != (0, 1),
+                len({*ends}) > 1 and (needed, page.total_pages) != (0, 1),
                 f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}",
             ),
-            (count > page.limit, f"{at}: {count} records, more than the limit of {page.limit}"),
+            (count > limit, f"{at}: {count} records, more than the limit of {limit}"),
             # Only the last page may be short.
             (
-                count < page.limit and pages < self.end,
-                f"{at} of {self.end}: {count} records, though the limit is {page.limit}",
+                count < limit and pages < self.end,
+                f"{at} of {self.end}: {count} records, though the limit is {limit}",
             ),
             (earlier, f"{at}: {len(earlier)} ids had come on earlier pages"),
         ):
@@ -142,9 +153,9 @@ class WalkCheck:
         self._barren = self._barren + 1 if ids.keys() == earlier and None not in page.ids else 0
         self.ids.update(ids)  # `|=` with a view of keys would copy the whole set for each page
         self.over = pages >= self.end
-        if not self.over and (
-            pages >= 2 * max(first.total_pages, first.needed) + GROWTH_PAGES or self._barren >= BARREN_PAGES
-        ):
+        first_stated = max(first.total_pages or 0, first.needed or 0)
+        most = 2 * first_stated + GROWTH_PAGES if first_stated else OPEN_PAGES
+        if not self.over and (pages >= most or self._barren >= BARREN_PAGES):
             self.add_end(f"{at}: the stated end, page {self.end}, does not come nearer")
 
     def add_end(self, why: str) -> None:
@@ -161,7 +172,7 @@ class WalkCheck:
             self._spoil(f"{self.unreadable} records have no id that can be read")
         if len(self.ids) != last.total_count:
             self._spoil(f"{len(self.ids)} ids came, {last.total_count} were stated")
-        if self.spoiled:
+        if self.spoiled or last.total_count is None or last.limit is None:
             return None
         return Proof(
             set=self.set_name,
@@ -184,9 +195,11 @@ def walk(
     progress: Progress = lambda *_: None,
     *,
     before: Walked | None = None,
+    has_none: Callable[[], bool] = lambda: False,
 ) -> Walked:
     """Walk a whole set until it is proven, at most `walks` times, or as many times again after the walks `before`.
 
+    `has_none` says whether no record of the set is current: then an answer of NO_SET proves that the set is empty.
     A spoiled walk is still read to its stated end: an unproven set adds and updates records, from all pages of all
     walks. Raises the client's errors. Contract: "GET /svcapi/v1/students", "GET /svcapi/v1/classes".
     """
@@ -196,6 +209,8 @@ def walk(
     for number in range(first + 1, first + walks + 1):
         check = _read(client, set_, WalkCheck(set_.name, number), sink, progress=progress)
         proof = check.proof()
+        if check.missing and has_none():
+            proof = Proof(set=set_.name, walk=number, total_count=0, unique_ids=0, pages=0, limit=LIMIT)
         if proof is not None:
             return _sum_up([check], proof, spoiled)
         checks.append(check)
@@ -247,8 +262,10 @@ def _read(
         except KeyRefusedError:
             raise
         except RefusedError as error:
-            if error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
+            is_missing = page == 1 and value is None and error.status in NO_SET
+            if not is_missing and error.status != NO_CONTENT and (page == 1 or error.status not in PAST_THE_END):
                 raise
+            check.missing = error if is_missing else None
             check.add_end(f"page {page} of {check.end} was refused ({error.status})")
             continue
         received = Received(
@@ -275,7 +292,7 @@ def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, .
         walks=last.number,
         counted=tuple(c.number for c in counted),
         proof=proof,
-        total_count=last.pages[-1].total_count if last.pages else 0,
+        total_count=last.pages[-1].total_count or 0 if last.pages else 0,
         received=received,
         # Each walk shows the records without a readable id again, and nothing tells such records apart.
         distinct=len(ids) + max(unreadable),
