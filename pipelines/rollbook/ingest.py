@@ -39,6 +39,9 @@ from traceback import extract_tb
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from rollbook.errors import MachineError
 from rollbook.flatten.rows import Batch, Flattener
@@ -46,8 +49,8 @@ from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
 from rollbook.landing.erased import Gate
 from rollbook.landing.manifest import Body, Drift, Landed, Manifest, Received, Reject, Verdict
 from rollbook.landing.raw import RawStore
-from rollbook.store.staging import Staging
-from rollbook.tables import SETS
+from rollbook.store.staging import Staging, staged_file
+from rollbook.tables import SETS, of_set
 from rollbook.util import files
 from rollbook.util.imports import light_process
 from rollbook.util.machine import MB, NOTHING_LOST, bare_environment
@@ -60,6 +63,9 @@ LARGE = 5_000
 # Bytes that may wait for the second process, which takes longer to start than many a walk.
 MAX_WAITING = 64 * MB
 STOP_WITHIN = 10.0  # seconds
+# Records that came several times are compared, so many at most: enough to say that they differ.
+EXAMINED = 1_000
+DIFFERENTLY = "records listed several times, differently"
 
 
 class StagedPart(msgspec.Struct, frozen=True):
@@ -140,6 +146,7 @@ class PartInProgress:
         self._set_name = set_name
         self._rejects: list[Reject] = []
         self._values: Counter[str] = Counter()
+        self._ids: list[pa.ChunkedArray] = []
         self._finished: StagedPart | None = None
 
     def add(self, body: Landed) -> None:
@@ -153,6 +160,8 @@ class PartInProgress:
             last = self._flattener.last()
             self._keep(last)
             self._staging.close()
+            if differing := listed_differently(self._set_name, self._staging.folder, self._ids):
+                last.oddities[DIFFERENTLY] += differing
             self._finished = StagedPart(
                 self._set_name,
                 str(self._staging.folder),
@@ -170,7 +179,28 @@ class PartInProgress:
     def _keep(self, batch: Batch) -> None:
         self._staging.add(batch.tables)
         self._rejects += batch.rejects
+        own, *_ = of_set(self._set_name)
+        self._ids.append(batch.tables[own.name][own.parent_key])
         self._values.update(batch.values())
+
+
+def listed_differently(set_name: str, folder: Path, ids: Iterable[pa.ChunkedArray]) -> int:
+    """Return how many records of one walk came several times, and not alike each time, among the first EXAMINED.
+
+    `folder` has the walk's staged rows, `ids` are the ids of its records. Columns that are not tracked do not count.
+    """
+    counts = pc.value_counts(pa.chunked_array([chunk for array in ids for chunk in array.chunks], pa.int64()))
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:EXAMINED]
+    if not len(repeated):
+        return 0
+    shown: dict[int, dict[int, set[object]]] = {}
+    for table in of_set(set_name):
+        columns = [c.name for c in table.versioned]
+        rows = pq.read_table(staged_file(folder, table.name), columns=[*columns, "seq"])
+        for row in rows.filter(pc.is_in(rows[table.parent_key], value_set=repeated)).to_pylist():
+            times = shown.setdefault(row[table.parent_key], {})
+            times.setdefault(row.pop("seq"), set()).add((table.name, *row.values()))
+    return sum(len({*map(frozenset, times.values())}) > 1 for times in shown.values())
 
 
 def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:

@@ -12,7 +12,7 @@ import pytest
 
 from rollbook.night import past
 from tests.support.nights import Expected, House, new_house, night
-from tests.support.records import Record, classes, student, students
+from tests.support.records import Record, classes, entry, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
@@ -68,3 +68,36 @@ def test_of_a_record_twice_on_a_page_the_later_readable_copy_counts(house: House
     assert house.tables() == expected.tables()
     past.backfill(house.rollbook(), night(1), night(4))
     assert house.tables() == expected.tables()
+
+
+ALGEBRA, ART = entry(class_id=501, class_title="Algebra 1"), entry(class_id=502, class_title="Art")
+CHESS = entry(class_id=503, class_title="Chess")
+
+
+@pytest.mark.parametrize("rows_counted", [True, False])
+def test_the_classes_of_a_student_listed_once_for_each_class_are_joined(house: House, rows_counted: bool) -> None:
+    """As a join gives the rows: on one page or on two, in every walk, and a day's second landing counts alone."""
+    taken = [[ALGEBRA, ART, CHESS], [ART], [], [CHESS, ALGEBRA]]
+    everybody = [student(i, classes=taken[i % 4]) for i in range(1, 121)]
+    house.service.on(faults.per_enrollment(house.service, rows_counted=rows_counted), path="students", times=None)
+    done = house.night(1, everybody).manifest
+    assert not done.proven
+    tables = Expected().night(1, everybody, classes(2), unproven=["students"]).tables()
+    assert house.tables() == tables
+    assert done.oddities["records listed several times, differently"] == 60
+    left = [student(i, classes=taken[i % 4][: -1 if i < 8 else 3]) for i in range(1, 121)]
+    house.service.students = left
+    house.sync(fresh=True)
+    assert {row[:2] for row in house.tables()["main.student_classes"]} == {
+        (s["id"], taken["class_id"]) for s in left for taken in s["classes"]
+    }
+    tables = house.tables()
+    past.rebuild(house.rollbook())
+    assert house.tables() == tables
+
+
+def test_a_record_listed_twice_alike_is_nothing_odd(house: House) -> None:
+    house.service.on(faults.records(twice(student(5), student(6))), path="students")
+    assert house.night(1).manifest.oddities == {}
+    house.service.on(faults.records(twice(student(5), RENAMED)), path="students")
+    assert house.night(2).manifest.oddities == {"records listed several times, differently": 1}

@@ -160,6 +160,24 @@ def records(change: Callable[[list[Any]], list[Any]]) -> Bend:
     return _page(lambda pagination, data: change(data))
 
 
+def per_enrollment(service: Service, *, rows_counted: bool = True) -> Bend:
+    """A row for each class of a student, as a join gives them; the total counts the rows, or the students."""
+
+    def bend(request: Asked, reply: Reply) -> Reply:
+        rows = [row for student in service.students for row in one_class_each(student)]
+        page = service.listed(request, rows)
+        count = len(rows) if rows_counted else len(service.students)
+        pagination = page.payload["pagination"] | {"total_count": count, "total_pages": -(-count // 100)}
+        return Reply(page.payload | {"pagination": pagination})
+
+    return bend
+
+
+def one_class_each(student: dict[str, Any]) -> list[dict[str, Any]]:
+    """A student's record once for each class, with that class alone."""
+    return [student | {"classes": [taken]} for taken in student.get("classes") or []] or [student]
+
+
 def gapped() -> Bend:
     """A page as PHP writes it once records were filtered out: a list with gaps, or null for none."""
 
