@@ -246,6 +246,7 @@ def test_the_command_notes_it_and_says_what_is_blank(house: House, tmp_path: Pat
     done = run_at(house.warehouse, "export", "--oneroster", str(folder), "--since", str(FIRST))
     assert done.returncode == 0, done.stderr
     assert "enrollments" in done.stdout
+    assert "for systems that take OneRoster, not for Excel" in done.stdout
     assert "Left blank, since the service does not state it: grades" in done.stdout
     entry = access.entries(house.warehouse)[0][-1]
     assert (entry.kind, entry.students) == (

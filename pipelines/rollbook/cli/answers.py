@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from rollbook.cli.app import err, out, safe, table
 from rollbook.errors import ArgumentError
-from rollbook.export import EXPORTS, Format, check_target, students_in
+from rollbook.export import Format, check_target, students_in
 from rollbook.privacy import access as log
-from rollbook.store.published import PUBLISHED, check_is_there
+from rollbook.store.published import EXPORTS, PUBLISHED, check_is_there
 from rollbook.util import files
 from rollbook.util.text import cell, count_of, listed
 
@@ -112,6 +112,10 @@ def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
     counts = oneroster.write(warehouse / PUBLISHED, folder, since, before=note)
     out.print(f"Wrote {listed([f'{count:,} {name}' for name, count in counts.items()])}.")
     out.print(
+        "The files are for systems that take OneRoster, not for Excel: text that a spreadsheet program would run as a"
+        " formula is written as it is."
+    )
+    out.print(
         "Left blank, since the service does not state it: grades, subjects, periods, phones, parents and guardians."
     )
 
@@ -119,19 +123,31 @@ def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
 def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool) -> None:
     """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
     from rollbook.outputs.report import progress
-    from rollbook.store.warehouse import BUILD
 
-    published = warehouse / PUBLISHED
+    published, folder = warehouse / PUBLISHED, warehouse / EXPORTS / "pages"
     check_is_there(published)
-    with files.aside(warehouse / BUILD) as scratch:
+    files.sweep_aside(files.folder(folder))
+    with files.aside(folder) as scratch:  # on the disk of the folder, so that the pages are moved at once
         made = progress.make(published, scratch / "pages", chosen, since=since, pdf=pdf, scratch=scratch)
-        log.note(warehouse, "pages", students=len(made.students), what=chosen.words)
-        target = files.folder(warehouse / EXPORTS / "pages") / (chosen.words or "all")
-        shutil.rmtree(target, ignore_errors=True)
-        files.move(scratch / "pages", target)
+        log.note(warehouse, "pages", students=len(made.students), what=chosen.kind)
+        target = folder / (chosen.words or "all")
+        with files.Lock(folder / ".lock"):
+            _replace_pages(target, scratch / "pages")
     kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}
     out.print(f"Wrote {listed([count_of(count, kind) for kind, count in kinds.items() if count])}.")
     out.print(f"Open {safe(str(target / (progress.PRINTED if pdf else progress.INDEX)))}", soft_wrap=True)
+
+
+def _replace_pages(target: Path, pages: Path) -> None:
+    """Move new pages to `target`. The older ones are removed last, so that a kill leaves them under another name."""
+    before = target.with_name(f"{target.name}.before")
+    if target.exists():
+        shutil.rmtree(before, ignore_errors=True)
+        files.move(target, before)
+    files.move(pages, target)
+    files.sync(target.parent)
+    if before.exists():
+        shutil.rmtree(before)
 
 
 def _format_of(target: Path) -> Format:

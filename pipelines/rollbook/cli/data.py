@@ -33,13 +33,13 @@ from rollbook.cli.app import (
     warehouse_path,
 )
 from rollbook.errors import ArgumentError, SettingError
-from rollbook.export import EXPORTS, Format, check_target
+from rollbook.export import Format, check_target
 from rollbook.landing.records import MAX_ID
 from rollbook.privacy import access as log
 from rollbook.settings import ROOT, Settings, load
 from rollbook.store.database import machine_errors
 from rollbook.store.fleet import FleetFile
-from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
+from rollbook.store.published import EXPORTS, PSEUDONYMOUS, PUBLISHED
 from rollbook.util import files, machine
 from rollbook.util.text import count_of
 

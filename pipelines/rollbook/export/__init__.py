@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rollbook.errors import ArgumentError
+from rollbook.store.published import EXPORTS
 
-# The folder for files that are exported without --out.
-EXPORTS = "exports"
 # Each writer leaves this file in a warehouse, and a dictionary may stand beside it.
 WRITTEN, DICTIONARY = "build/writer.txt", "README.md"
 

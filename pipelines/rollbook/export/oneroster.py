@@ -58,9 +58,13 @@ def write(
         check_target(folder / f"{name}.csv")
     if before is not None:
         before(sum(str(row[0]).startswith("student-") for row in read["users"][1]))
+    # Until all files are of one day, the folder has no manifest: no system takes it then.
+    manifest = folder / "manifest.csv"
+    manifest.unlink(missing_ok=True)
+    files.sync(folder)
     for name, (columns, rows_read) in read.items():
         _write(folder / f"{name}.csv", columns, rows_read)
-    _write(folder / "manifest.csv", ("propertyName", "value"), _manifest("bulk" if since is None else "delta"))
+    _write(manifest, ("propertyName", "value"), _manifest("bulk" if since is None else "delta"))
     return {name: len(rows_read) for name, (_, rows_read) in read.items()}
 
 

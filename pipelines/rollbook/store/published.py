@@ -52,6 +52,9 @@ REGISTERED = "published.json"
 # The demo's warehouse, a folder in the real warehouse.
 DEMO_FOLDER = "demo"
 
+# The folder for files that are exported without --out.
+EXPORTS = "exports"
+
 FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
 
 # The ending of a copy that is not finished.

@@ -7,6 +7,7 @@ file until the swap, and the next writer removes a file that a crash left. `hist
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -25,6 +26,7 @@ from rollbook.store import lake, ops, schema
 from rollbook.store.database import connect, literal, transaction
 from rollbook.store.lake import Lake
 from rollbook.store.published import (
+    EXPORTS,
     KEPT,
     PSEUDONYMOUS,
     PSEUDONYMOUS_FOLDER,
@@ -107,7 +109,9 @@ class Warehouse:
             files.folder(path)
 
     def sweep(self) -> None:
-        """Remove a killed writer's leftovers: an unfinished next file, staged rows, spilled data."""
+        """Remove a killed writer's leftovers: an unfinished next file, staged rows, spilled data; and those of killed
+        exports in the folder of exports.
+        """
         self.drop_next()
         self.versions.sweep()
         self.pseudonymous.sweep()
@@ -115,7 +119,10 @@ class Warehouse:
             aside.unlink()
         for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
             files.empty(leftover)
-        files.sweep_aside(self.build)
+        for folder in (self.build, self.root / EXPORTS / "pages"):
+            files.sweep_aside(folder)
+        for name, *_ in os.walk(self.root / EXPORTS):
+            files.sweep_handed_out(Path(name))
 
     @contextmanager
     def writing(

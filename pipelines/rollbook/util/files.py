@@ -7,6 +7,7 @@ may have no locks or no file modes, and may not replace a file that is open.
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import shutil
@@ -32,6 +33,9 @@ PRIVATE_FOLDER = 0o700
 
 # The suffix of half-written files. No reader's glob matches this ending, and the next writer removes such files.
 PARTIAL = ".partial"
+
+# How the name of a half-written file begins that is handed out: such files stand in anybody's folder.
+HANDED_OUT = ".rollbook-"
 
 # A process's temporary folder, and the lock inside, which shows whether the process still runs.
 ASIDE, LOCK = "aside-", "lock"
@@ -237,9 +241,11 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write to; if the block succeeds, the file replaces `path` atomically and durably.
 
     For folders that other accounts may write to: the temporary name is unpredictable, no existing file is opened, and
-    only the owner can ever read the file. A link at `path` is replaced, not followed.
+    only the owner can ever read the file. A link at `path` is replaced, not followed. What killed processes left in the
+    folder is removed first.
     """
-    with tempfile.NamedTemporaryFile(prefix=".rollbook-", suffix=PARTIAL, dir=path.parent, delete=False) as file:
+    sweep_handed_out(path.parent)
+    with _opened_aside(path.parent) as file:
         aside = Path(file.name)
         try:
             yield file
@@ -249,6 +255,34 @@ def handing_out(path: Path) -> Iterator[IO[bytes]]:
             sync(path.parent)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def _opened_aside(folder: Path) -> IO[bytes]:
+    """Return a new temporary file, locked for as long as it is open: so `sweep_handed_out` knows that it is in use."""
+    while True:
+        file = tempfile.NamedTemporaryFile(prefix=HANDED_OUT, suffix=PARTIAL, dir=folder, delete=False)  # noqa: SIM115
+        with suppress(OSError):  # a file system without locks: nobody sweeps there
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if Path(file.name).exists():  # else a sweep removed it before the locking
+            return file
+        file.close()
+
+
+def sweep_handed_out(folder: Path) -> None:
+    """Remove the half-written files that killed processes left in a folder, not those of running processes."""
+    for name in names(folder):
+        if name.startswith(HANDED_OUT) and name.endswith(PARTIAL):
+            with suppress(OSError):  # in use, another account's, already gone, or on a file system without locks
+                _remove_unlocked(folder / name)
+
+
+def _remove_unlocked(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(fd)
 
 
 @contextmanager

@@ -252,7 +252,7 @@ def test_it_is_noted_replaces_the_pages_of_before_and_an_erasure_deletes_them(ho
     assert not (folder / "students" / "7.html").exists()
     CliRunner().invoke(app, ["pages", "--class", "501"])
     noted = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]]
-    assert noted == [("pages", 7, ""), ("pages", 6, ""), ("pages", 6, "class-501")]
+    assert noted == [("pages", 7, ""), ("pages", 6, ""), ("pages", 6, "class")]
     erase(house, 1)
     assert not list((house.warehouse / "exports").rglob("*.html"))
 

@@ -65,8 +65,16 @@ class Chosen:
     @property
     def words(self) -> str:
         """As in the name of a folder: `class-501`; empty for all."""
-        named = {"student": self.student, "class": self.class_id, "teacher": self.teacher}
-        return "-".join(f"{name}-{number}" for name, number in named.items() if number is not None)
+        return "-".join(f"{name}-{number}" for name, number in self._named.items() if number is not None)
+
+    @property
+    def kind(self) -> str:
+        """Whether it is a student, a class or a teacher, without the id; empty for all."""
+        return "-".join(name for name, number in self._named.items() if number is not None)
+
+    @property
+    def _named(self) -> dict[str, int | None]:
+        return {"student": self.student, "class": self.class_id, "teacher": self.teacher}
 
     def select(self, con: duckdb.DuckDBPyConnection) -> None:
         """Make the relations `chosen_students`, `chosen_classes` and `chosen_teachers`. Raises ArgumentError."""
