@@ -78,11 +78,11 @@ def test_dagsters_old_runs_go_with_their_events_and_files(home: Path, monkeypatc
             sizes.append(machine.size(home))
         assert sizes[2] - sizes[1] <= status.RUN_BYTES
         with dg.DagsterInstance.get() as instance:
-            assert runs.delete_old_runs(instance, now=now + timedelta(days=397)) == 0
+            assert runs.delete_old_runs(instance, now.date() + timedelta(days=397)) == 0
             files = {p for p in home.rglob("*") if any(run in str(p) for run in growth)}
             assert len(files) >= 3
-            assert runs.delete_old_runs(instance, now=now + timedelta(days=401), dry_run=True) == 3
-            assert runs.delete_old_runs(instance, now=now + timedelta(days=401)) == 3
+            assert runs.delete_old_runs(instance, now.date() + timedelta(days=401), dry_run=True) == 3
+            assert runs.delete_old_runs(instance, now.date() + timedelta(days=401)) == 3
             assert instance.get_runs_count() == 0
             assert [p for p in files if p.exists()] == []
         with dg.DagsterInstance.get() as instance:

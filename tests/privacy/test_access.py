@@ -40,6 +40,11 @@ def told(root: Path) -> list[tuple[str, int | None, str]]:
     return [(line["kind"], line["students"], line["what"]) for line in lines(root)]
 
 
+def landed(root: Path, at: datetime) -> None:
+    """A landing of a day: its folder says the day."""
+    (root / "raw" / f"snapshot_date={at.date()}" / "landing=1").mkdir(parents=True)
+
+
 @pytest.fixture
 def clock() -> Iterator[time_machine.Traveller]:
     """A clock that is stopped until it is moved."""
@@ -137,13 +142,52 @@ def test_a_months_lines_go_after_their_time(
     monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
     for day in (0, 8, 9, 68, 69):
         clock.move_to(NOW + timedelta(days=day))
+        landed(tmp_path, NOW + timedelta(days=day))
         access.note(tmp_path, f"day {day}")
     # The days 0 and 8 are in November, which ended 61 days before day 69.
     assert [e.kind for e in access.entries(tmp_path)[0]] == ["day 9", "day 68", "day 69"]
     later = (NOW + timedelta(days=68)).date()
     assert [e.kind for e in access.entries(tmp_path, later)[0]] == ["day 68", "day 69"]
+    # A clock that no landing has confirmed deletes nothing, whether a year is wrong or right.
+    access.keep_up(tmp_path, 60, NOW + timedelta(days=500))
+    assert len(access.entries(tmp_path)[0]) == 3
+    landed(tmp_path, NOW + timedelta(days=200))
+    access.keep_up(tmp_path, 60, NOW)
+    assert len(access.entries(tmp_path)[0]) == 3
     access.keep_up(tmp_path, 60, NOW + timedelta(days=200))  # as the nightly writer does though nobody looks
     assert access.entries(tmp_path) == ([], 0)
+
+
+def test_before_any_landing_no_line_goes_and_in_a_district_any_institutions_counts(
+    tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
+    common = tmp_path / "fleet"
+    common.mkdir()
+    access.note(common, "fleet sql")
+    clock.move_to(NOW + timedelta(days=300))
+    access.note(common, "fleet sql")
+    assert len(access.entries(common)[0]) == 2
+    landed(tmp_path / "north", NOW)
+    landed(tmp_path / "south", NOW + timedelta(days=300))
+    access.note(common, "fleet sql")
+    assert [entry.at.date() for entry in access.entries(common)[0]] == [(NOW + timedelta(days=300)).date()] * 2
+
+
+def test_the_ids_of_older_lines_go_and_nothing_else(tmp_path: Path) -> None:
+    lines_before = [("pages", "student-739184620571"), ("pages", "class-501"), ("pages", "teacher-7"), ("pages", "")]
+    lines_before += [("sql", "SELECT student-?"), ("export", "FROM roster")]
+    for kind, what in lines_before:
+        access.note(tmp_path, kind, students=1, what=what)
+    before = access.entries(tmp_path)[0]
+    access.forget_ids(tmp_path)
+    after = access.entries(tmp_path)
+    assert [e.what for e in after[0]] == ["student", "class", "teacher", "", "SELECT student-?", "FROM roster"]
+    assert ([(e.at, e.kind, e.students) for e in after[0]], after[1]) == (
+        [(e.at, e.kind, e.students) for e in before],
+        0,
+    )
+    assert stat.S_IMODE(logged(tmp_path).stat().st_mode) == 0o600
 
 
 # --- who writes into it ----------------------------------------------------------------------------------------------

@@ -462,7 +462,7 @@ def prune(
     history already has the content: the current tables, history and changes stay as they are. Deleted days cannot be
     rebuilt or backfilled any more; a rebuild that would lose expired days is refused, and `rollbook status` lists the
     days. Files are deleted one night after the views, and a held day is kept until approved. The last three published
-    files are kept, and Dagster's runs of the last 400 days.
+    files are kept, and Dagster's runs of the 400 days before the newest landed day.
 
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
@@ -486,9 +486,11 @@ def prune(
     import dagster as dg
 
     from rollbook.defs import runs
+    from rollbook.defs.school import School
+    from rollbook.landing.raw import newest_landed
 
     with dg.DagsterInstance.get() as instance:
-        old = runs.delete_old_runs(instance, dry_run=dry_run)
+        old = runs.delete_old_runs(instance, newest_landed(*School().warehouses()), dry_run=dry_run)
     out.print(f"{'Would delete' if dry_run else 'Deleted'} {old} of Dagster's runs, older than {runs.KEEP_DAYS} days.")
 
 

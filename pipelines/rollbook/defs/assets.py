@@ -19,6 +19,7 @@ from rollbook.defs.partitions import BY_HAND, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
 from rollbook.errors import CheckError, RollbookError
 from rollbook.landing.manifest import Details
+from rollbook.landing.raw import newest_landed
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
 from rollbook.night.rollbook import Rollbook
@@ -131,7 +132,7 @@ def assets(school: School, sources: Mapping[str, SourceSettings]) -> dg.AssetsDe
             runs.end(context, error)
         try:
             if not school.given:  # else the instance belongs to others, too
-                runs.delete_old_runs(context.instance)
+                runs.delete_old_runs(context.instance, newest_landed(*school.warehouses()))
         except Exception as error:  # noqa: BLE001 - it must not fail a sync; the next night tries again
             context.log.warning("Dagster's old runs could not be deleted (%s)", type(error).__name__)
 

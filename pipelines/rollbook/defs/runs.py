@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +112,17 @@ def each(fetch: Callable[..., Any], of: dg.AssetKey | dg.AssetRecordsFilter) -> 
         yield from page.records
 
 
-def delete_old_runs(instance: dg.DagsterInstance, *, dry_run: bool = False, now: datetime | None = None) -> int:
+def delete_old_runs(instance: dg.DagsterInstance, newest: date | None, *, dry_run: bool = False) -> int:
     """Delete finished runs older than KEEP_DAYS, with their events, files and compute logs; return how many.
 
-    At most MAX_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's materializations.
+    They are older than the `newest` landed day by so much, since this machine's clock alone may be wrong; before the
+    first, none is. At most MAX_AT_ONCE, the oldest first. The data stay, but the UI no longer lists a deleted run's
+    materializations.
     """
-    filters = dg.RunsFilter(statuses=ENDED, created_before=(now or datetime.now(UTC)) - timedelta(days=KEEP_DAYS))
+    if newest is None:
+        return 0
+    before = datetime.combine(newest - timedelta(days=KEEP_DAYS), time(), UTC)
+    filters = dg.RunsFilter(statuses=ENDED, created_before=before)
     old = instance.get_run_records(filters, limit=MAX_AT_ONCE, order_by="create_timestamp", ascending=True)
     for run_id in () if dry_run else [record.dagster_run.run_id for record in old]:
         instance.delete_run(run_id)

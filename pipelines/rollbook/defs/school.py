@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -49,6 +50,12 @@ class School:
         if self.key_variable:
             own["api_key"] = os.environ.get(self.key_variable, "")
         return settings.load(fetches=False, **own)
+
+    def warehouses(self) -> list[Path]:
+        """The folders of all warehouses: the school's, or those of the district's institutions. Raises SettingError."""
+        if (registry := self.registry()) is not None:
+            return [settings.common_path() / name for name in registry.institutions]
+        return [Path(self.folder())]
 
     def folder(self) -> str:
         """The warehouse's folder. Raises SettingError."""

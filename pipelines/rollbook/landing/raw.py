@@ -87,6 +87,13 @@ class RawStore:
         """Return the days with a landing, whatever the verdict, in order."""
         return sorted({day for day, _, _ in self._each(_LANDING)})
 
+    def newest_day(self) -> date | None:
+        """Return the newest day with a landing, whatever the verdict; None if there is none."""
+        landed = (
+            day for day, folder in reversed(self._days()) if any(n.startswith(_LANDING) for n in files.names(folder))
+        )
+        return next(landed, None)
+
     def discarded_days(self) -> list[date]:
         """Return the days with a discarded landing, in order."""
         return sorted({day for day, _, _ in self._each(_DISCARDED)})
@@ -312,6 +319,14 @@ class RawStore:
         folder = self.root / f"{_DAY}{manifest.snapshot_date}" / f"{_LANDING}{manifest.landing}"
         aside = folder.with_name(f"{_DISCARDED}{manifest.landing}")
         return aside if aside.exists() and not folder.exists() else folder
+
+
+def newest_landed(*warehouses: Path) -> date | None:
+    """Return the newest landed day of any of these warehouses; None before the first.
+
+    No wrong clock of this machine makes one: a day is only landed if the service's clock says about the same (G8).
+    """
+    return max((day for root in warehouses if (day := RawStore(root / "raw").newest_day()) is not None), default=None)
 
 
 def _drop_if_empty(day: Path) -> None:

@@ -2,7 +2,8 @@
 
     private/access-2026-11.jsonl    one line per access of the month (UTC), an `Entry`
 
-A month's file is deleted ROLLBOOK_ACCESS_LOG_DAYS after the month's end, at the next access or by the nightly writer.
+A month's file is deleted ROLLBOOK_ACCESS_LOG_DAYS after the month's end, at the next access or by the nightly writer,
+once a landed day is so much later: this machine's clock alone may be wrong.
 
 A line holds no value from the query or the result, so the log is not a second list of who was looked up. It is written
 before anything is shown: access that cannot be logged is refused. Only the warehouse's owner may read or write the log.
@@ -30,6 +31,7 @@ from filelock import Timeout
 
 from rollbook.errors import BusyError, MachineError
 from rollbook.landing import formats
+from rollbook.landing.raw import newest_landed
 from rollbook.settings import FLEET, for_all, place
 from rollbook.store.schema import SCHEMAS, declared
 from rollbook.util import files, machine
@@ -43,6 +45,9 @@ LOCK_SECONDS = 10.0
 
 # The most characters kept of a query.
 MAX_LINE = 2_000
+
+# What was kept of the progress reports of one student, class or teacher, with the id.
+_OF_ONE = re.compile(rb'("what":"(?:student|class|teacher))-\d+"')
 
 _WORD = re.compile(r"[A-Za-z_]+")
 _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
@@ -127,20 +132,36 @@ def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
     return sorted(lines_read, key=lambda entry: entry.at), unreadable
 
 
+def forget_ids(root: Path) -> None:
+    """Take the ids out of older lines; new ones have none."""
+    with files.Lock(files.folder(root / PRIVATE) / LOCK, timeout=LOCK_SECONDS):
+        for path in _paths(root / PRIVATE):
+            content = path.read_bytes()
+            if (left := _OF_ONE.sub(rb'\1"', content)) != content:
+                files.write(path, left)
+
+
 def keep_up(root: Path, keep_days: int, now: datetime) -> None:
-    """Delete the files of months that ended more than `keep_days` ago.
+    """Delete the files of months that ended more than `keep_days` before `now` and before the newest landed day; in a
+    district's common folder, before that of any institution.
 
     The nightly writer calls this, too: otherwise the last lines would stay for good once nobody reads any more.
     """
-    oldest = (now - timedelta(days=keep_days)).strftime(_NAME)
     try:
-        for path in _paths(root / PRIVATE):
-            if path.name < oldest:
-                path.unlink(missing_ok=True)
+        if old := [path for path in _paths(root / PRIVATE) if path.name < _oldest(now.date(), keep_days)]:
+            newest = newest_landed(*(root.parent.glob("*") if root.name == FLEET else (root,)))
+            for path in old:
+                if newest is not None and path.name < _oldest(newest, keep_days):
+                    path.unlink(missing_ok=True)
     except OSError as error:
         log.warning(
             "Old lines of the access log could not be removed (%s): the next writer tries again", error.strerror
         )
+
+
+def _oldest(day: date, keep_days: int) -> str:
+    """The name of the oldest file that is kept on a day."""
+    return (day - timedelta(days=keep_days)).strftime(_NAME)
 
 
 def _append(path: Path, line: bytes) -> None:
