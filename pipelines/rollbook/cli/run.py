@@ -627,13 +627,13 @@ def mirror_restore(
 
     configured = _mirrored()[0].settings
     into, here = into.expanduser().absolute(), configured.warehouse_path
-    is_here = here.is_dir()
-    if is_here:
-        access.note(here, "mirror restore", what=str(into))
+    log = here if here.is_dir() else into  # on a new machine, there is nothing else
+
+    def note() -> None:
+        access.note(log, "mirror restore")
+
     with progress() as show:
-        catalog = restore_copy(configured.lake, configured.institution, into, show)
-    if not is_here:  # on a new machine
-        access.note(into, "mirror restore")
+        catalog = restore_copy(configured.lake, configured.institution, into, show, began=note)
     out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 

@@ -179,14 +179,43 @@ def test_a_restore_goes_into_an_empty_folder_only(house: House, tmp_path: Path) 
         restore((tmp_path / "elsewhere").as_uri(), "", tmp_path / "new")
 
 
-def test_a_catalog_that_leads_out_of_the_folder_is_not_followed(house: House, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../evil",
+        "/etc/cron.d/evil",
+        "raw/../../evil.json",
+        ".env",
+        "rollbook.duckdb",
+        "private/access-2026-11.jsonl",
+        "private/erasures/run.sh",
+        "raw/snapshot_date=2026-11-20/landing=1/bodies.zst\n",
+        "raw/snapshot_date=2026-11-20/landing=1/deep/manifest.json",
+        "build/alerts.json",
+        "README.md",
+    ],
+)
+def test_a_catalog_with_a_name_that_is_not_ours_is_not_followed(house: House, tmp_path: Path, name: str) -> None:
     begin(house)
     (path,) = (copy_of(house) / "_mirror").iterdir()
     catalog = json.loads(path.read_text())
-    catalog["files"] = {"../../evil": {"size": 1, "sha256": "0" * 64}}
+    catalog["files"][name] = {"size": 1, "sha256": "0" * 64}
     path.write_text(json.dumps(catalog))
-    with pytest.raises(MirrorError, match="outside of the warehouse"):
+    with pytest.raises(MirrorError, match="names a file that Rollbook does not copy"):
         restore(house.over["lake"], "", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_of_somebody_elses_in_raw_is_neither_copied_nor_missed(house: House, tmp_path: Path) -> None:
+    begin(house)
+    notes = house.warehouse / "raw" / "notes of the office.txt"
+    notes.write_text("call the service")
+    house.night(2)
+    assert not list(copy_of(house).rglob("*notes*"))
+    notes.unlink()
+    house.night(3)
+    assert restored(house, tmp_path / "new").tables() == house.tables()
+    assert not (tmp_path / "new" / "raw" / notes.name).exists()
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from rollbook.night.rollbook import Rollbook
 from rollbook.settings import Settings
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
+from rollbook.store.published import REGISTERED
 from rollbook.store.schema import OF_PUBLISHES, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
@@ -66,6 +67,12 @@ PROOF_EVERY = timedelta(days=7)
 CATALOGS, SNAPSHOTS, RAW = "_mirror", "snapshots/", "raw/"
 _SINGLE = ("thresholds.csv", "terms.csv", "contacted.csv", "private/codes.json")
 _FOLDERS = ("raw", "snapshots", f"{PRIVATE}/{ERASURES}")
+# The names of the files that are copied and restored; another may be anything, such as a link of somebody's.
+_NAMES = re.compile(
+    rf"{'|'.join(map(re.escape, _SINGLE))}|{PRIVATE}/{ERASURES}/(?:{REGISTER}|{REGISTERED}|certificate-\d+\.md)"
+    r"|raw/[a-z]+\.json|raw/snapshot_date=\d{4}-\d\d-\d\d/(?:landing|discarded)=\d+/[a-z]+\.(?:json|jsonl|zst)"
+    r"|snapshots/[a-z0-9_]+/snapshot_date=\d{4}-\d\d-\d\d/[a-z0-9_-]+\.(?:json|parquet)"
+)
 _OURS = (*_SINGLE, *(f"{folder}/" for folder in (*_FOLDERS, CATALOGS)))
 # Refused values leave the published file a night before the day's raw bodies do, so the copy may hold more.
 EXPIRING = tuple(f"{r.schema}.{r.name}" for r in (REJECTS, REFUSED_VALUES))
@@ -242,7 +249,7 @@ class Mirror(Listener):
     def _lost_here(self, bucket: Bucket, last: Catalog, local: dict[str, File]) -> list[str]:
         """The landings and other files of the copy that are lost here, in order."""
         here = _sources(local)
-        copied = _sources(last.files).items()
+        copied = _sources({path: file for path, file in last.files.items() if _NAMES.fullmatch(path)}).items()
         return sorted(name for name, there in copied if self._is_lost(bucket, name, there, here.get(name, {})))
 
     def _is_lost(self, bucket: Bucket, name: str, there: Source, here: Source) -> bool:
@@ -314,7 +321,7 @@ class Mirror(Listener):
             paths += sorted((self.root / folder).rglob("*"))
         for path in paths:
             name = path.relative_to(self.root).as_posix()
-            if path.is_file() and not path.is_symlink() and "/." not in f"/{name}":
+            if path.is_file() and not path.is_symlink() and _NAMES.fullmatch(name):
                 stat = path.stat()
                 same = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
                 was = cached.get(name)
@@ -436,11 +443,18 @@ def _lost(bucket: Bucket, lost: list[str]) -> LostError:
     )
 
 
-def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: None) -> Catalog:
+def restore(
+    url: str,
+    folder: str,
+    into: Path,
+    progress: Progress = lambda *_: None,
+    *,
+    began: Callable[[], None] = lambda: None,
+) -> Catalog:
     """Restore a copy into an empty folder; returns the catalog. `rollbook rebuild` then makes everything else.
 
-    Resumes an interrupted restore. Raises ArgumentError for a folder that holds anything else, MirrorError for a file
-    that is missing or damaged.
+    Resumes an interrupted restore. `began` is called before the first file is restored. Raises ArgumentError for a
+    folder that holds anything else, MirrorError for a file that is missing or damaged, or whose name is none of ours.
     """
     bucket = Bucket(url, folder)
     marker = into / RESTORING
@@ -449,15 +463,17 @@ def restore(url: str, folder: str, into: Path, progress: Progress = lambda *_: N
     catalog = newest(bucket)
     if catalog is None:
         raise MirrorError(f"Nothing was ever copied to {bucket.url}, so there is nothing to restore")
+    if any(not _NAMES.fullmatch(path) for path in catalog.files):
+        raise MirrorError(
+            f"The catalog in {bucket.url} names a file that Rollbook does not copy, so somebody else has written it: do"
+            " not trust that copy. Nothing was restored"
+        )
     files.folder(into)
     files.write(marker, b"")
+    began()
     wanted = {path: file for path, file in catalog.files.items() if not path.startswith(SNAPSHOTS)}
     for done, (path, file) in enumerate(wanted.items(), 1):
         target = into / path
-        if not target.resolve().is_relative_to(into.resolve()):
-            raise MirrorError(
-                f"The catalog in {bucket.url} names a file outside of the warehouse: do not trust that copy"
-            )
         if not target.is_file() or files.digest(target) != file.sha256:
             files.folder(target.parent)
             with files.replacing(target) as aside:
