@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +13,17 @@ import pytest
 
 from rollbook.errors import DamagedError, MachineError
 from rollbook.landing.bodies import swap
-from rollbook.landing.erased import Erased, ErasureRegister, Gate, Matcher, keyed, name_hash, take_out
+from rollbook.landing.erased import (
+    Erased,
+    ErasureRegister,
+    Gate,
+    Matcher,
+    clean_certificate,
+    keyed,
+    name_hash,
+    take_out,
+    word_hashes,
+)
 from rollbook.landing.manifest import Received, Walk
 from rollbook.landing.raw import RawStore
 from tests.support.records import student, students
@@ -99,6 +109,70 @@ def test_the_gate_counts_each_erased_student_once_for_the_proof(tmp_path: Path) 
     assert gate.admit(Received(**detail, sought=1), b"{}") == (Received(**detail, sought=1), b"{}")
     classes = Received(set="classes", kind="walk", page=1, received_at=AT, records=1)
     assert gate.admit(classes, b'{"data":[{"class_id":2,"id":2}]}') == (classes, b'{"data":[{"class_id":2,"id":2}]}')
+
+
+WORDS = Matcher(
+    KEY,
+    [
+        Erased(
+            id=keyed(KEY, "id", str(i)),
+            words=tuple(word_hashes(KEY, [f"{first} {last}", email], [first, last])),
+            erased_at=AT,
+        )
+        for i, first, last, email in [
+            (12, "Zoë", "van der Berg", "z.berg@school.example"),
+            (20, "Li", "Na", "REF-20/7"),
+        ]
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("asked for by Zoë van der Berg's mother", "asked for by (erased)'s mother"),
+        ("ZOE\u0308 was missing; (van  der\nberg)", "(erased) was missing; ((erased))"),
+        ("see z.berg@SCHOOL.example, or ref 20/7", "see (erased), or (erased)"),
+        ("Li Na; Na, Li", "(erased); Na, Li"),
+        ("student 12, 012, student-12 and 120", "student (erased), (erased), student-(erased) and 120"),
+        ("12", "(erased)"),
+        ("7,12", "7,(erased)"),
+        (
+            "on 2026-12-20 at 12:20, on 12.12.2026, 20.12. or 12/20/26",
+            "on 2026-12-20 at 12:20, on 12.12.2026, 20.12. or 12/20/26",
+        ),
+        ("the clock of Bergen, van der Bergh, Zoës: 12a, x12, 1e12", None),
+        ("9" * 5_000, None),
+        ("", None),
+    ],
+)
+def test_an_id_or_a_name_in_a_persons_words_is_replaced(given: str, left: str | None) -> None:
+    assert WORDS.cleaned(given) == (given if left is None else left)
+    assert Matcher(KEY, []).cleaned(given) == given
+
+
+def test_a_readmitted_ids_lines_are_the_erased_students_until_then() -> None:
+    ident = keyed(KEY, "id", "7")
+    until = datetime(2026, 12, 24, tzinfo=UTC)
+    first = Erased(id=ident, erased_at=AT, readmitted_at=until)
+    readmitted, again = Matcher(KEY, [first]), Matcher(KEY, [first, Erased(id=ident, erased_at=until)])
+    assert [readmitted.knows(7, day) for day in (date.min, date(2026, 12, 23), date(2026, 12, 24))] == [
+        True,
+        True,
+        False,
+    ]
+    assert again.knows(7, date(2027, 1, 1))
+    assert not readmitted.knows(8, date.min)
+
+
+def test_a_certificate_names_no_deleted_file_and_nobody() -> None:
+    table = "| what | count |\n|---|--:|\n| landings with the student, in raw/ | 12 |\n\n"
+    files = "Deleted, since they may have held the student:\n\n- `exports/pages/all/students/12.html`\n- `exports/Zoë.csv`\n\n"
+    end = "Still to do, by a person:\n\n- Backups 12\n"
+    before = f"# Erasure 12\n\nReason: sister of Zoë,\nnumber 12\n\n{table}{files}{end}"
+    after = f"# Erasure 12\n\nReason: sister of (erased),\nnumber (erased)\n\n{table}{end}"
+    assert clean_certificate(before, WORDS) == after
+    assert clean_certificate(after, WORDS) == after
 
 
 def register_of(folder: Path, *ids: int) -> ErasureRegister:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from rollbook.privacy.erasure import cleaned, take_out
-from tests.support.nights import new_house
+from tests.support import graph
+from tests.support.nights import new_house, night
 from tests.support.processes import canary
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
@@ -37,6 +39,23 @@ def test_a_students_id_leaves_logs_and_events_and_the_rest_stays(tmp_path: Path)
         text = event.asset_materialization.metadata["log"].value
         assert text == "details of student (erased): not fetched; students 9 of 8452"
     assert take_out(tmp_path, gone) == (0, 0)
+
+
+def test_a_reason_that_a_person_gave_in_the_ui_names_the_student_no_more(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with new_house([*students(9), canary.canary()], classes(1)) as house, graph.job(house, home) as job:
+        for number in (1, 2):
+            house.night(number)
+        reason = f'"Zoë" asked for Zebedee Canarybird, {canary.ID}'
+        assert job.by_hand("discard", day=str(night(2)), reason=reason, confirm=True).success
+        assert set(canary.found(home)) == {"history/runs.db"}
+        erase(house, home=home)
+        assert canary.found(tmp_path, house.warehouse) == {}
+        ((_, discarded),) = house.rollbook().raw.discarded()
+        assert discarded.reason == '"Zoë" asked for (erased), (erased)'
+        (run,) = job.instance.get_runs(dg.RunsFilter(job_name="discard"))
+        config: Any = run.run_config
+        assert config["ops"]["landing"]["config"]["reason"] == discarded.reason
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rollbook.errors import DamagedError
 from rollbook.landing import formats
-from rollbook.landing.manifest import Body, Landed, Manifest, Received, Reject, RequestKind
+from rollbook.landing.manifest import Body, Discard, Landed, Manifest, Received, Reject, RequestKind
 from rollbook.landing.records import make_readable, readable_detail
 from rollbook.util import files
 
@@ -137,6 +137,15 @@ class LandingFolder:
             return []
         except (OSError, ValueError) as error:
             raise damaged(self.path, REJECTS, type(error).__name__) from None
+
+    def discards(self) -> list[Discard]:
+        """Return how the landing was discarded, as written, in order. Raises DamagedError."""
+        try:
+            return msgspec.json.decode((self.path / DISCARD).read_bytes(), type=list[Discard])
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise damaged(self.path, DISCARD, type(error).__name__) from None
 
 
 def landed(body: Received, content: bytes) -> Landed:

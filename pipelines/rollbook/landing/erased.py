@@ -14,17 +14,18 @@ again through the gate (`rewrite`).
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,13 +43,28 @@ from rollbook.landing.bodies import (
     swap,
 )
 from rollbook.landing.formats import Stored, decode
-from rollbook.landing.manifest import NOBODY, Absence, Body, Manifest, Received, Reject, Walk
+from rollbook.landing.manifest import NOBODY, Absence, Approval, Body, Discard, Manifest, Received, Reject, Walk
 from rollbook.landing.records import UNREADABLE, Records, decode_page, id_reader, readable, records_of, unescaped
 from rollbook.tables import OF_STUDENTS, SETS
 from rollbook.util import files, machine
 
 PRIVATE, ERASURES, REGISTER = "private", "erasures", "register.json"
 STUDENTS = "students"
+# Replaces an erased student's id or name in a person's words.
+ERASED = "(erased)"
+# A word of a person's words, and the most words that are looked for as one name.
+_WORD = re.compile(r"[^\W_]+")
+MOST_WORDS = 12
+# A first or last name alone has so many letters at least: a shorter one may be any word.
+_LEAST_LETTERS = 3
+# The numbers of dates and times are no ids.
+_MOMENT = re.compile(r"\d{4}-\d\d?-\d\d?|\d{1,2}\.\d{1,2}\.(?:\d{2,4})?|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}:\d\d(?::\d\d)?")
+_ID_DIGITS = 19
+# What certificates said of deleted files, whose names may be a student's; and the reason on a certificate.
+_DELETED_FILES = re.compile(
+    r"^Deleted, since they may have held the student:$.*?(?=^Still to do)", re.MULTILINE | re.DOTALL
+)
+_REASON = re.compile(r"^(Reason: )(.*?)(?=^\| what)", re.MULTILINE | re.DOTALL)
 
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS: msgspec.json.Decoder[Records] = msgspec.json.Decoder(Records)
@@ -56,14 +72,20 @@ _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n i
 _ID_OF = {name: id_reader(SETS[name].id_path) for name in OF_STUDENTS}
 
 
+# What a person decided, with a reason.
+Given = TypeVar("Given", Approval, Discard)
+
+
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """One erased student: the keyed hash of the id, and of the names that identify the student's new records.
+    """One erased student: the keyed hash of the id, of the names that identify the student's new records, and of the
+    `words` by which people name the student.
 
     From `readmitted_at` on the id is another person's, who is not kept out.
     """
 
     id: str
     names: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     erased_at: datetime
     readmitted_at: datetime | None = None
 
@@ -103,13 +125,15 @@ class RegisterContent(Stored, frozen=True, kw_only=True):
 
 
 class Matcher:
-    """Recognises erased students by id or name. Each id is hashed once."""
+    """Recognises erased students by id or name, also in a person's words. Each id is hashed once."""
 
     def __init__(self, key: bytes, erased: Iterable[Erased]) -> None:
         entries = tuple(erased)
         self.key = key
         self._ids = ids = frozenset(e.id for e in entries)
         self._names = frozenset(name for e in entries for name in e.names)
+        self._words = frozenset(words for e in entries for words in e.words)
+        self._until = {e.id: e.readmitted_at for e in entries}  # of an id that was erased twice, the last counts
         self._is_erased = cache(lambda student: keyed(key, "id", str(student)) in ids)
 
     def __bool__(self) -> bool:
@@ -130,6 +154,37 @@ class Matcher:
             return False
         values = ((field, getattr(named, field)) for field in SETS[STUDENTS].names)
         return any(type(v) in (str, int) and name_hash(self.key, f, str(v)) in self._names for f, v in values)
+
+    def knows(self, student: int, on: date) -> bool:
+        """Whether something about an id, of a day, is about an erased student: for a readmitted id, what is earlier."""
+        if student not in self:
+            return False
+        until = self._until[keyed(self.key, "id", str(student))]
+        return until is None or on < until.date()
+
+    def cleaned(self, text: str) -> str:
+        """Return a person's words with `(erased)` for each id of an erased student and each name, in any case, that
+        stands there as whole words. The numbers of dates and times are no ids.
+        """
+        composed = unicodedata.normalize("NFC", text)
+        moments = {n for moment in _MOMENT.finditer(composed) for n in range(*moment.span())}
+        found, left, at, n = [*_WORD.finditer(composed)], "", 0, 0
+        while n < len(found):
+            length = self._named(found[n : n + MOST_WORDS], moments)
+            if length:
+                left += composed[at : found[n].start()] + ERASED
+                at = found[n + length - 1].end()
+            n += length or 1
+        return left + composed[at:] if at else text
+
+    def _named(self, found: Sequence[re.Match[str]], moments: Container[int]) -> int:
+        """How many of these words, from the first on, are an erased student's id or name; the most of them."""
+        words = [word[0].casefold() for word in found]
+        for length in range(len(words) if self._words else 0, 0, -1):
+            if keyed(self.key, "words", " ".join(words[:length])) in self._words:
+                return length
+        is_number = words[0].isdecimal() and len(words[0]) <= _ID_DIGITS and found[0].start() not in moments
+        return int(is_number and int(words[0]) in self)
 
 
 class ErasureRegister:
@@ -169,7 +224,7 @@ class ErasureRegister:
         return len(self.read().erased)
 
     def matcher(self, reflected: int | None = None) -> Matcher:
-        """Return the matcher of the erased students who are kept out.
+        """Return the matcher of the erased students who are kept out; with `reflected=0`, of all who were ever erased.
 
         For what reflects only so many erasures, such as a landing from a backup, also of students who were erased since
         and readmitted: a record with such an id is theirs, not the new person's.
@@ -179,6 +234,14 @@ class ErasureRegister:
             e for n, e in enumerate(register.erased) if e.is_kept_out or (reflected is not None and n >= reflected)
         )
         return Matcher(bytes.fromhex(register.key), entries)
+
+    def certificate(self, number: int) -> Path:
+        """Return the path of an erasure's certificate."""
+        return self.folder / f"certificate-{number}.md"
+
+    def certificates(self) -> list[Path]:
+        """Return the certificates that there are, sorted by name."""
+        return sorted(self.folder.glob("certificate-*.md"))
 
     def check(self, erasures: int) -> None:
         """Raise DamagedError if a landing reflects more `erasures` than are recorded."""
@@ -269,18 +332,19 @@ def take_out(content: bytes, erased: Matcher, set_name: str = STUDENTS) -> tuple
 
 @dataclass
 class StudentTraces:
-    """Traces of erased students in a landing: how many bodies, records, rejects and searches."""
+    """Traces of erased students in a landing: how many bodies, records, rejects, searches and reasons of people."""
 
     landing: LandingFolder
     bodies: int = 0
     records: int = 0
     rejects: int = 0
     absences: int = 0
+    reasons: int = 0
 
     @property
     def anything(self) -> bool:
         """Whether the landing holds anything about an erased student."""
-        return bool(self.bodies or self.rejects or self.absences)
+        return bool(self.bodies or self.rejects or self.absences or self.reasons)
 
 
 def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
@@ -293,6 +357,7 @@ def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
         rejects=sum(_is_about(reject, erased) for reject in landing.rejects()),
         absences=sum(_is_about(absence, erased) for absence in landing.manifest.absences)
         + sum(student in erased for name in OF_STUDENTS for student in landing.manifest.unverified.get(name, ())),
+        reasons=sum(erased.cleaned(reason) != reason for reason in _reasons(landing)),
     )
 
 
@@ -315,8 +380,8 @@ def rewrite(traces: StudentTraces, erased: Matcher, erasures: int) -> None:
             writer.seal()
         rejects = [reject for reject in landing.rejects() if not _is_about(reject, erased)]
         files.write(aside / REJECTS, b"".join(msgspec.json.encode(reject) + b"\n" for reject in rejects))
-        if (landing.path / DISCARD).exists():
-            files.write(aside / DISCARD, (landing.path / DISCARD).read_bytes())
+        if discards := [_without(discard, erased) for discard in landing.discards()]:
+            files.write(aside / DISCARD, msgspec.json.encode(discards))
         manifest = gate.stamped(_manifest(landing, erased), aside, erasures)
         files.write(aside / MANIFEST, encode(manifest))
 
@@ -334,7 +399,8 @@ def _through(gate: Gate, landing: LandingFolder) -> Iterator[tuple[tuple[Body, b
 
 
 def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
-    """Return a landing's manifest without the searches and rejects of erased students.
+    """Return a landing's manifest without the searches and rejects of erased students, and without their names in the
+    reasons that people gave.
 
     The counts of undeclared fields name nobody, and stay.
     """
@@ -346,11 +412,21 @@ def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
             name: tuple(NOBODY if name in OF_STUDENTS and i in erased else i for i in ids)
             for name, ids in manifest.unverified.items()
         },
+        approvals=tuple(_without(approval, erased) for approval in manifest.approvals),
         rejected=dict(
             Counter(manifest.rejected)
             - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, erased))
         ),
     )
+
+
+def _reasons(landing: LandingFolder) -> list[str]:
+    """The words of people about a landing."""
+    return [a.reason for a in landing.manifest.approvals] + [d.reason for d in landing.discards()]
+
+
+def _without(given: Given, erased: Matcher) -> Given:
+    return msgspec.structs.replace(given, reason=erased.cleaned(given.reason))
 
 
 def _is_about(entry: Reject | Absence, erased: Matcher) -> bool:
@@ -365,6 +441,22 @@ def keyed(key: bytes, kind: str, value: str) -> str:
 def name_hash(key: bytes, field: str, value: str) -> str:
     """Return the keyed hash of an email or a reference id, as stored, ignoring case."""
     return keyed(key, field, unicodedata.normalize("NFC", unescaped(value)).strip().casefold())
+
+
+def clean_certificate(text: str, erased: Matcher) -> str:
+    """Return a certificate without the names of deleted files, and with a reason that names no erased student."""
+    without_files = _DELETED_FILES.sub("", text)
+    return _REASON.sub(lambda reason: reason[1] + erased.cleaned(reason[2]), without_files)
+
+
+def word_hashes(key: bytes, names: Iterable[str], parts: Iterable[str]) -> set[str]:
+    """Return the keyed hashes by which `Matcher.cleaned` finds names in a person's words: whole names, and those
+    `parts` of them that are long enough to name somebody alone.
+    """
+    wholes = [*names, *(part for part in parts if len(part.strip()) >= _LEAST_LETTERS)]
+    texts = (unicodedata.normalize("NFC", unescaped(name)).casefold() for name in wholes)
+    words = (_WORD.findall(text) for text in texts)
+    return {keyed(key, "words", " ".join(each)) for each in words if 0 < len(each) <= MOST_WORDS}
 
 
 def _damaged(problem: str) -> DamagedError:

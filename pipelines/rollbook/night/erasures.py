@@ -1,4 +1,5 @@
-"""Keeps erased students out of the landings, the lake and the published files, whatever was restored.
+"""Keeps erased students out of the landings, the lake, the published files and what people wrote, whatever was
+restored.
 
 A landing, a day of the lake and a file each record how many erasures they include. Students are matched by keyed hash
 (`landing.erased`).
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from rollbook.errors import DamagedError
-from rollbook.landing.erased import Matcher, StudentTraces, find, rewrite
+from rollbook.landing.erased import Matcher, StudentTraces, clean_certificate, find, rewrite
 from rollbook.landing.raw import RawStore
 from rollbook.source.pagination import Progress
 from rollbook.store import feed, ops, schema, without
@@ -22,7 +23,7 @@ from rollbook.store.clean import clean
 from rollbook.store.published import remove
 from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
-from rollbook.views import catalog
+from rollbook.views import catalog, editable
 
 # Whom to remove from what reflects so many erasures.
 GoneSince = Callable[[int], Matcher]
@@ -41,7 +42,8 @@ class Erasures:
         self.found: dict[Path, StudentTraces] = {}
 
     def clean(self) -> None:
-        """Remove all erased students from the landings, the lake and the published files that still hold a trace.
+        """Remove all erased students from the landings, the lake and the published files that still hold a trace, and
+        from what people wrote: contacted.csv, certificates, and the reasons of legal holds.
 
         So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
         be read, or when private/erasures/ is older than the landings.
@@ -54,6 +56,7 @@ class Erasures:
             self._rewrite_landings(gone_since, erasures)
             self._rewrite_days(gone_since, erasures)
             self._replace_files(gone_since)
+            self._clean_words(gone_since(0))
 
     def _rewrite_landings(self, gone_since: GoneSince, erasures: int) -> None:
         """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
@@ -94,6 +97,7 @@ class Erasures:
             with warehouse.finishing(path) as con:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
+                ops.clean_reasons(con, erased.cleaned)
                 ops.record(con, self.raw, full_refresh=True)
                 feed.begin(con)
                 # A new version: the files beside the published file are made again. The macros answer for this
@@ -102,6 +106,18 @@ class Erasures:
             clean(warehouse.next, warehouse.scratch)
             warehouse.replace(path)
             self.progress("published files", number, len(behind))
+
+    def _clean_words(self, erased: Matcher) -> None:
+        """Clean what people wrote. Nothing says how many erasures it includes, so it is read each time."""
+        content = self.erasure_register.read()
+        editable.forget(self.warehouse.root, erased.knows, erased.cleaned)
+        holds = tuple(msgspec.structs.replace(hold, reason=erased.cleaned(hold.reason)) for hold in content.holds)
+        if holds != content.holds:
+            self.erasure_register.write(msgspec.structs.replace(content, holds=holds))
+        for path in self.erasure_register.certificates():
+            text = path.read_bytes().decode(errors="surrogateescape")
+            if (left := clean_certificate(text, erased)) != text:
+                files.write(path, left.encode(errors="surrogateescape"))
 
     def finish(self) -> None:
         """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""

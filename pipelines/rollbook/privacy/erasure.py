@@ -14,12 +14,15 @@ The certificate says what was done, for a data-protection officer's files. It do
 
 from __future__ import annotations
 
+import json
 import re
+import secrets
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,15 +32,28 @@ import msgspec
 from rollbook import __version__
 from rollbook.errors import ArgumentError, NotConfirmedError
 from rollbook.export import exported
-from rollbook.landing.erased import Erased, LegalHold, Matcher, Pending, StudentTraces, find, keyed, name_hash
+from rollbook.landing.erased import (
+    ERASED,
+    Erased,
+    LegalHold,
+    Matcher,
+    Pending,
+    StudentTraces,
+    find,
+    keyed,
+    name_hash,
+    word_hashes,
+)
 from rollbook.landing.manifest import Hold
 from rollbook.landing.records import as_id
 from rollbook.night.erasures import Erasures
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.writing import recover, writer
+from rollbook.privacy import access
 from rollbook.store import without
 from rollbook.store.database import connect, count
+from rollbook.store.published import EXPORTS
 from rollbook.store.statements import statements
 from rollbook.tables import SETS
 from rollbook.util import files
@@ -48,11 +64,13 @@ sql = statements("rollbook.privacy")
 # Whether a student was erased.
 Gone = Callable[[int], bool]
 
-ERASED = "(erased)"
 WAIT_SECONDS = 30.0
 
 _TOLD = re.compile(r"\b(?:students? |student/|more than once, such as )\d+(?:, \d+)*\b")
 _HINT = "student"
+# Where Dagster keeps what a person typed into a launch, and the reason there, as JSON.
+_RUNS = "runs", "run_body"
+_GIVEN = re.compile(r'("reason": )("(?:[^"\\]|\\.)*")')
 
 # The reference id, email, name, first and last name.
 Name = tuple[str | None, str | None, str | None, str | None, str | None]
@@ -65,6 +83,7 @@ LABELS = {
     "records": "records in these bodies, removed",
     "rejects": "refused records and values, removed",
     "searches": "searches for the student in manifests, removed",
+    "reasons": "landings whose approval or discard has a reason with the student's id or name, replaced there",
     "days": "days of the lake, rewritten in snapshots/",
     "rows": "rows of the published file, removed",
     "expired": "expired days, of which only the history is left",
@@ -87,8 +106,9 @@ TO_DO = (
     " holds the student until the next `rollbook fleet build`.",
     "The copy in an object store (ROLLBOOK_LAKE), if there is one, is updated when the erasure ends: `rollbook"
     " mirror status` says whether it was. Old versions that the store keeps still hold the student: delete them.",
-    "Copies taken elsewhere are yours to find: files written with `rollbook export --out`, exports that somebody moved"
-    " or sent, Parquet and CSV that others took from snapshots/, other databases that read the published file.",
+    "Copies taken elsewhere are yours to find: files written with `rollbook export --out` (also a hidden"
+    " .rollbook-*.partial, where one was killed), exports that somebody moved or sent, Parquet and CSV that others took"
+    " from snapshots/, other databases that read the published file.",
     "Readers who opened the file before the erasure keep the old one until they close it: ask them to connect again.",
     "The disk may keep old blocks until they are overwritten: disk encryption or secure disposal covers that.",
     "The records service is not part of Rollbook: it may still list the student.",
@@ -140,8 +160,8 @@ class Erasure(Listener):
             rows = without.rows_in_file(self.warehouse.published_file, self.warehouse.scratch, [student])
             with self._published() as con:
                 recognised = count(con, sql("same_names"), {"student": student})
-        key = b"only in memory"
-        erased = Matcher(key, [Erased(id=keyed(key, "id", str(student)), erased_at=self.erasures.clock())])
+        names = self.names(student)
+        erased = matcher_of(student, names, self.erasures.clock())
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
@@ -157,24 +177,30 @@ class Erasure(Listener):
             "records": sum(f.records for f in traces),
             "rejects": sum(f.rejects for f in traces),
             "searches": sum(f.absences for f in traces),
+            "reasons": sum(bool(f.reasons) for f in traces),
             "days": days,
             "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
             "versions": len(self.warehouse.versions.all()),
             "altered": len(self.erasures.altered()),
             "exports": len(exports),
+            "contacted": editable.lines_about(self.warehouse.root, erased.knows),
             "recognised": recognised,
         }
-        return Holdings(counts, exports, self.names(student), landings)
+        return Holdings(counts, exports, names, landings)
+
+    def began(self, at: datetime) -> None:  # noqa: ARG002 - whatever was restored, and whenever
+        """Take erased students out of the alerts, and ids out of the access log; also of restored files."""
+        register = self.raw.erasure_register
+        if register.count:
+            take_out_of_text(self.warehouse.build / "alerts.json", register.matcher().__contains__)
+            access.forget_ids(self.warehouse.root)
 
     def erased(self, erased: ErasureUnderWay) -> None:
-        """Delete the exports, clean the alerts and Dagster's records, and write the certificate; composed last."""
+        """Delete the exports, clean Dagster's records, and write the certificate; composed last."""
         warehouse, pending, counts = self.warehouse, erased.pending, erased.counts
         exports, left_open = exported(warehouse.root), list[str]()
-        for path in exports:
-            path.unlink()
-        take_out_of_text(warehouse.build / "alerts.json", erased.erased.__contains__)
-        counts["contacted"] = editable.forget(warehouse.root, erased.erased.__contains__)
+        empty_exports(warehouse.root)
         counts["exports"] = len(exports)
         home = Path(pending.home) if pending.home else None
         if home is None or not home.is_dir():
@@ -183,7 +209,7 @@ class Erasure(Listener):
                 f" one, {_BY_HAND}"
             )
         else:
-            counts["dagster"], locked = take_out(home, erased.erased.__contains__)
+            counts["dagster"], locked = take_out(home, erased.erased.__contains__, erased.erased.cleaned)
             left_open.append(
                 f"Of Dagster's records, those below {home} were cleaned. If Rollbook ran with another DAGSTER_HOME,"
                 f" there {_BY_HAND}"
@@ -198,9 +224,8 @@ class Erasure(Listener):
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
                     " student's id in them."
                 )
-        names = [str(path.relative_to(warehouse.root)) for path in exports]
-        text = _certificate(erased.number, pending, self.erasures.clock(), counts, names, left_open)
-        path = self.raw.erasure_register.folder / f"certificate-{erased.number}.md"
+        text = _certificate(erased.number, pending, self.erasures.clock(), counts, left_open)
+        path = self.raw.erasure_register.certificate(erased.number)
         files.write(path, text.encode())
         self.certificate = Certificate(path, text, counts)
 
@@ -268,7 +293,8 @@ def erase(
             for of, value in zip(SETS["students"].names, name, strict=False)
             if value
         }
-        erased = Erased(id=ident, names=tuple(sorted(names)), erased_at=now)
+        words = word_hashes(key, *_words(holdings.names))
+        erased = Erased(id=ident, names=tuple(sorted(names)), words=tuple(sorted(words)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, counts=holdings.counts, home=str(home or ""))
         # From here on the erasure can only be finished.
         rollbook.raw.erasure_register.write(
@@ -340,20 +366,38 @@ def _check(student: int, reason: str = "given") -> None:
 
 
 def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
-    """Raise ArgumentError for a reason with the student's id, reference id, email or name, or first and last name."""
-
-    def has(text: str | None) -> bool:
-        word = (text or "").strip()
-        return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", reason, re.IGNORECASE) is not None
-
-    if has(str(student)) or any(any(map(has, alone)) or (has(first) and has(last)) for *alone, first, last in names):
+    """Raise ArgumentError for a reason with the student's id, reference id, email, or a name."""
+    if matcher_of(student, names, datetime.now(UTC)).cleaned(reason) != reason:
         raise ArgumentError("The reason identifies the student, and others will read it: write a case number")
 
 
-def _certificate(
-    number: int, pending: Pending, at: datetime, counts: dict[str, int], exports: list[str], left_open: list[str]
-) -> str:
-    """The certificate in Markdown. `exports` were deleted, and `left_open` is for a person to do."""
+def matcher_of(student: int, names: Iterable[Name], at: datetime) -> Matcher:
+    """A matcher that recognises one student, with a key that nothing keeps."""
+    key = secrets.token_bytes(32)
+    words = word_hashes(key, *_words(names))
+    return Matcher(key, [Erased(id=keyed(key, "id", str(student)), words=tuple(words), erased_at=at)])
+
+
+def _words(names: Iterable[Name]) -> tuple[list[str], list[str]]:
+    """What people may call a student: the whole names, and the first and last names, of which each may stand alone."""
+    wholes, parts = list[str | None](), list[str | None]()
+    for reference, email, name, first, last in names:
+        wholes += [reference, email, name, *((f"{first} {last}", f"{last} {first}") if first and last else ())]
+        parts += [first, last]
+    return [*filter(None, wholes)], [*filter(None, parts)]
+
+
+def empty_exports(warehouse: Path) -> None:
+    """Delete everything in the folder of exports; the folders, too, whose names may be a student's."""
+    for path in (warehouse / EXPORTS).glob("*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _certificate(number: int, pending: Pending, at: datetime, counts: dict[str, int], left_open: list[str]) -> str:
+    """The certificate in Markdown. `left_open` is for a person to do."""
     lines = [
         f"# Erasure {number}",
         "",
@@ -371,9 +415,6 @@ def _certificate(
         " hash of the id is kept in private/erasures/, so that the student stays out of every later landing, rebuild,"
         " restore and backfill.",
         "",
-        *(("Deleted, since they may have held the student:", "") if exports else ()),
-        *(f"- `{name}`" for name in exports),
-        *(("",) if exports else ()),
         "Still to do, by a person:",
         "",
         *(f"- {each}" for each in (*left_open, *TO_DO)),
@@ -384,8 +425,9 @@ def _certificate(
 
 # -- Dagster's records -------------------------------------------------------------------------------------------------
 #
-# Names never get there (G12), and metadata and checks hold counts only. A few log lines give the id of the student that
-# was fetched. They are text in SQLite files and logs below Dagster's folder: the id is replaced.
+# Names never get there by Rollbook (G12), and metadata and checks hold counts only. A few log lines give the id of the
+# student that was fetched, and a run of the UI keeps the reason that a person gave. They are text in SQLite files and
+# logs below Dagster's folder: the id, and a name in a reason, are replaced.
 
 
 def _kept_elsewhere(home: Path) -> str:
@@ -396,10 +438,10 @@ def _kept_elsewhere(home: Path) -> str:
     return ""
 
 
-def take_out(home: Path, erased: Gone) -> tuple[int, int]:
+def take_out(home: Path, erased: Gone, words: Callable[[str], str] = str) -> tuple[int, int]:
     """Remove students from all records below Dagster's folder; returns the texts changed, and the files not written.
 
-    Waits up to `WAIT_SECONDS` for a database that is in use.
+    `words` cleans the reasons that people gave in the UI. Waits up to `WAIT_SECONDS` for a database that is in use.
     """
     changed = locked = 0
     for path in sorted(home.rglob("*")):
@@ -407,7 +449,7 @@ def take_out(home: Path, erased: Gone) -> tuple[int, int]:
             continue
         try:
             if path.name.endswith(".db"):
-                changed += _of_database(path, erased)
+                changed += _of_database(path, erased, words)
             elif path.suffix in (".err", ".out", ".log") or "compute_logs" in path.parts:
                 changed += take_out_of_text(path, erased)
         except (OSError, sqlite3.Error):
@@ -433,10 +475,21 @@ def take_out_of_text(path: Path, erased: Gone) -> int:
     return left != text
 
 
-def _of_database(path: Path, erased: Gone) -> int:
+def _with_reason(run: str, words: Callable[[str], str]) -> str:
+    """The text of a run with a cleaned reason."""
+
+    def left(match: re.Match[str]) -> str:
+        reason = json.loads(match[2])
+        return match[1] + (match[2] if words(reason) == reason else json.dumps(words(reason)))
+
+    return _GIVEN.sub(left, run)
+
+
+def _of_database(path: Path, erased: Gone, words: Callable[[str], str]) -> int:
     with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as con:
         con.execute("PRAGMA secure_delete = ON")
         con.create_function("cleaned", 1, lambda text: cleaned(text, erased))
+        con.create_function("with_reason", 1, lambda text: _with_reason(text, words))
         columns = con.execute(
             "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c"
             " WHERE t.type = 'table' AND c.type NOT LIKE '%INT%'"
@@ -446,6 +499,9 @@ def _of_database(path: Path, erased: Gone) -> int:
             has_student = f"TYPEOF(\"{column}\") = 'text' AND \"{column}\" LIKE '%{_HINT}%'"
             update = f'UPDATE "{table}" SET "{column}" = cleaned("{column}") WHERE {has_student}'
             changed += con.execute(f'{update} AND cleaned("{column}") <> "{column}"').rowcount
+            if (table, column) == _RUNS:
+                update = f"UPDATE {table} SET {column} = with_reason({column})"
+                changed += con.execute(f"{update} WHERE with_reason({column}) <> {column}").rowcount
         if changed:
             # Old values may remain in free pages and in the write-ahead log.
             con.execute("VACUUM")

@@ -158,9 +158,14 @@ def gather(
         _section(
             WORDS,
             "private.contacted",
-            "When somebody noted that the student was spoken to, and until when the student is at the end of lists.",
-            {"on": "DATE", "until": "DATE"},
-            [(each.on, each.until) for each in editable.read_contacted(root) if each.student_id == student],
+            "When somebody noted that the student was spoken to, until when the student is at the end of lists, and"
+            " what people wrote into columns that they added.",
+            {"on": "DATE", "until": "DATE", "added": "VARCHAR"},
+            [
+                (each.on, each.until, "; ".join(filter(None, each.added)))
+                for each in editable.read_contacted(root)
+                if each.student_id == student
+            ],
         ),
     ]
     if not any(section.rows for section in sections):

@@ -5,7 +5,7 @@ They are published in the same file as the data they describe, and can always be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from uuid import uuid4
 
@@ -74,6 +74,17 @@ def expire_rejects(con: duckdb.DuckDBPyConnection, before: date) -> int:
     """Remove the refused records and values of earlier days, which expire like the bodies; returns how many records."""
     con.execute("DELETE FROM ops.refused_values WHERE snapshot_date < $1", [before])
     return count(con, "DELETE FROM ops.rejects WHERE snapshot_date < $before", {"before": before})
+
+
+def clean_reasons(con: duckdb.DuckDBPyConnection, cleaned: Callable[[str], str]) -> None:
+    """Clean the reasons that people gave for a discard, also of days that `raw/` no longer holds."""
+    given = con.execute("SELECT DISTINCT reason FROM ops.syncs WHERE outcome = $1", [DISCARDED]).fetchall()
+    for (reason,) in given:
+        if cleaned(reason) != reason:
+            con.execute(
+                "UPDATE ops.syncs SET reason = $1 WHERE outcome = $2 AND reason = $3",
+                [cleaned(reason), DISCARDED, reason],
+            )
 
 
 def _forget(con: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:

@@ -10,10 +10,11 @@ Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces ar
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
@@ -30,6 +31,9 @@ THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_
 CONTACTED_HEADER = ("student_id", "on", "until")
 # ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
+
+# Whether what is said of a student and a day is about one who is gone.
+Gone = Callable[[int, date], bool]
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,14 @@ class Term:
 
 @dataclass(frozen=True)
 class Contacted:
-    """One line of the file: who was spoken to on a day, and is at the end of lists until another, exclusive."""
+    """One line of the file: who was spoken to on a day, and is at the end of lists until another, exclusive; and the
+    cells of columns that a person `added`.
+    """
 
     student_id: int
     on: date
     until: date
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,9 +131,9 @@ def render_terms(terms: Iterable[Term] = ()) -> str:
     return _render(TERMS_HEADER, ((t.name, str(t.first_day), str(t.last_day)) for t in terms))
 
 
-def _render(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _render(header: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
 
 
@@ -205,12 +212,13 @@ def read_contacted(root: Path) -> tuple[Contacted, ...]:
     """
     path, contacted = root / CONTACTED, list[Contacted]()
     for line in _lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
-        student, on, until = line.cells[:3]
+        student, on, until, *added = line.cells
         if (student_id := as_id(student)) is None:
             raise malformed(
                 path, line.number, f"student_id is {student[:40]!r}; write a number, as in students_to_watch"
             )
-        contacted.append(Contacted(student_id, _day(path, line, "on", on), _day(path, line, "until", until)))
+        days = _day(path, line, "on", on), _day(path, line, "until", until)
+        contacted.append(Contacted(student_id, *days, tuple(added)))
     return tuple(contacted)
 
 
@@ -226,36 +234,88 @@ def resting(root: Path, day: date, con: duckdb.DuckDBPyConnection) -> dict[int, 
 
 def contact(root: Path, student: int, on: date, until: date | None) -> None:
     """Note that a student was spoken to, instead of what was noted of the student before; only remove that without
-    `until`. Raises SettingError.
+    `until`. The cells of columns that a person added stay. Raises SettingError.
     """
-    with _rewritten(root) as lines:
-        lines[:] = [each for each in lines if each.student_id != student]
+    path = root / CONTACTED
+    with _changing(root):
+        lines, before = [*read_contacted(root)], path.read_bytes() if path.exists() else b""
+        kept = [each for each in lines if each.student_id != student]
         if until is not None:
-            lines.append(Contacted(student, on, until))
+            added = next((each.added for each in reversed(lines) if each.student_id == student), ())
+            kept.append(Contacted(student, on, until, added))
+        heading, delimiter = _heading(before.decode("utf-8-sig").splitlines() or [",".join(CONTACTED_HEADER)])
+        rows = ((str(each.student_id), str(each.on), str(each.until), *each.added) for each in kept)
+        mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""  # Excel needs it for what a person added
+        files.write(path, mark + _render(heading, rows, delimiter).encode())
 
 
-def forget(root: Path, is_gone: Callable[[int], bool]) -> int:
-    """Remove the lines of students; returns how many. A file that cannot be read is removed whole."""
-    if not (root / CONTACTED).exists():
-        return 0
+def lines_about(root: Path, is_gone: Gone) -> int:
+    """Return how many lines of contacted.csv are about students who are gone."""
+    path = root / CONTACTED
+    return _without(_decoded(path.read_bytes())[0], is_gone, str)[1] if path.is_file() else 0
+
+
+def forget(root: Path, is_gone: Gone, cleaned: Callable[[str], str]) -> None:
+    """Remove the lines about students who are gone, and clean what people wrote in columns of their own.
+
+    All other lines stay as they are, also malformed ones, whatever encoding a spreadsheet program chose.
+    """
+    path = root / CONTACTED
+    if path.is_file():
+        with _changing(root):
+            text, coding = _decoded(path.read_bytes())
+            left, _ = _without(text, is_gone, cleaned)
+            if left != text:
+                files.write(path, left.encode(coding))
+
+
+def _decoded(content: bytes) -> tuple[str, str]:
+    """A file's text, and its encoding: UTF-8, or what else spreadsheet programs save."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            return content.decode("utf-16"), "utf-16"
     try:
-        with _rewritten(root) as lines:
-            gone = [each for each in lines if is_gone(each.student_id)]
-            lines[:] = [each for each in lines if each not in gone]
-    except SettingError:
-        (root / CONTACTED).unlink()
-        return 1
-    return len(gone)
+        return content.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return content.decode("latin-1"), "latin-1"  # any bytes are text in it, and ids are the same
+
+
+def _without(text: str, is_gone: Gone, cleaned: Callable[[str], str]) -> tuple[str, int]:
+    """A file's text without students who are gone, and how many lines went."""
+    heading, *lines = text.splitlines(keepends=True) or [""]
+    delimiter, kept = _heading([heading])[1], list[str]()
+    if as_id(heading.split(delimiter)[0].strip()) is not None:  # somebody removed it
+        heading, lines = "", [heading, *lines]
+    for line in lines:
+        student, on = _subject(line, delimiter)
+        if student is None:  # whoever it is about, it is not to name one who is gone
+            kept += [line] if cleaned(line) == line else []
+        elif not is_gone(student, on):
+            *ours, added = line.split(delimiter, len(CONTACTED_HEADER))
+            kept.append(delimiter.join((*ours, cleaned(added))) if len(ours) == len(CONTACTED_HEADER) else line)
+    return heading + "".join(kept), len(lines) - len(kept)
+
+
+def _subject(line: str, delimiter: str) -> tuple[int | None, date]:
+    """Whom a line is about, and since when; the first day of all if it does not say."""
+    student, on, *_ = [*(cell.strip(' "\r\n') for cell in line.split(delimiter)), ""]
+    for form in FORMATS:
+        with suppress(ValueError):
+            return as_id(student), datetime.strptime(on, form).date()  # noqa: DTZ007 - a date has no zone
+    return as_id(student), date.min
 
 
 @contextmanager
-def _rewritten(root: Path) -> Iterator[list[Contacted]]:
-    """Yield the lines to change, and write them, while no other process does."""
+def _changing(root: Path) -> Iterator[None]:
+    """Let no other process change contacted.csv meanwhile."""
     with files.Lock(files.folder(root / "private") / "contacted.lock"):
-        lines = [*read_contacted(root)]
-        yield lines
-        rows = ((str(each.student_id), str(each.on), str(each.until)) for each in lines)
-        files.write(root / CONTACTED, _render(CONTACTED_HEADER, rows).encode())
+        yield
+
+
+def _heading(lines: Sequence[str]) -> tuple[list[str], str]:
+    """The columns of a file, and what separates them."""
+    delimiter = ";" if lines[0].count(";") > lines[0].count(",") else ","
+    return [cell.strip() for cell in next(csv.reader([lines[0]], delimiter=delimiter), [])], delimiter
 
 
 def _day(path: Path, line: Line, column: str, text: str) -> date:
@@ -276,7 +336,7 @@ def _lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
         text = path.read_text("utf-8-sig").splitlines()
     except (ValueError, IsADirectoryError):
         raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
-    delimiter = ";" if text and text[0].count(";") > text[0].count(",") else ","
+    delimiter = _heading(text)[1] if text else ","
     rows = [_cells(path, number, line, delimiter) for number, line in enumerate(text, start=1)]
     if not rows or [cell.lower() for cell in rows[0][:needed]] != list(header[:needed]):
         raise malformed(path, 1, f"the heading must be {','.join(header)}")
