@@ -46,7 +46,7 @@ SELECT
     landed.snapshot_date,
     landed.landed_days,
 {{ state.columns() }},
-    earlier.student_id IS NOT NULL AS was_listed_before,
+    known.student_id IS NOT NULL AS was_listed_before,
 {% for column, change in (
     ("submitted_change", "activity.assignment_submission_count - tracked.submitted"),
     ("missing_change", "activity.assignment_missing_count - tracked.missing"),
@@ -57,6 +57,9 @@ SELECT
 {% endfor %}
     summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
+LEFT JOIN (
+    SELECT week_begins, student_id FROM {{ state.on_days("before", ["week_begins"], "students") }}
+) AS known USING (week_begins, student_id)
 LEFT JOIN {{ state.summaries("before", ["week_begins"]) }} AS earlier USING (week_begins, student_id)
 LEFT JOIN (
     SELECT week_begins, student_id, assignment_submission_count AS submitted, assignment_missing_count AS missing

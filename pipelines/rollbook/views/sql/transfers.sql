@@ -1,7 +1,8 @@
 -- transfers: One row per student who left one class and joined another of its course, within three days.
 -- key: student_id, left_class_id, left_on, joined_class_id, joined_on
 --
--- The course is that of the class's record or, without one, the name that the student's record gives.
+-- The course is that of the class's record while the student was in it, and on the day of joining; without one, the name
+-- that the student's record gives. A class that gets another course later changes nothing here.
 --
 --   student_id          The student's id at the records service.
 --   name                The student's full name on the day of joining.
@@ -12,10 +13,14 @@
 --   joined_class_id     The class that the student joined.
 --   joined_class_title  Its name.
 --   joined_on           The landed day that first showed it: up to three days before or after left_on.
-WITH courses AS (
-    SELECT class_id, ARG_MAX(course_id, valid_from) AS course_id FROM history.classes GROUP BY class_id
-),
-moved AS (SELECT e.*, c.course_id FROM main.enrollment_changes AS e LEFT JOIN courses AS c USING (class_id))
+WITH moved AS (
+    SELECT e.*, c.course_id
+    FROM (
+        -- The last day in the class, or the first one.
+        SELECT *, snapshot_date - CASE WHEN change = 'left' THEN 1 ELSE 0 END AS in_it_on FROM main.enrollment_changes
+    ) AS e
+    ASOF LEFT JOIN history.classes AS c ON c.class_id = e.class_id AND c.valid_from <= e.in_it_on
+)
 SELECT
     j.student_id,
     j.name,
