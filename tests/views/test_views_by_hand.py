@@ -397,6 +397,135 @@ def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand:
     assert len(hand.ask(query)) == 2
 
 
+def test_a_transfer_is_judged_by_the_courses_of_its_days(hand: Hand) -> None:
+    """Classes get other courses: in November, and on the very day of a move."""
+    hand.land(*D)
+    hand.student(1, "Ada")
+    courses = {
+        7: ((5, D[0], D[8]), (6, D[8], None)),  # changed later
+        8: ((5, D[0], None),),
+        10: ((5, D[0], D[3]), (6, D[3], None)),  # changed on the day on which Ada left
+        11: ((6, D[0], D[2]), (5, D[2], None)),  # changed before Ada came
+        12: ((6, D[0], None),),
+    }
+    for number, versions in courses.items():
+        for course, valid_from, valid_to in versions:
+            span = {"valid_from": valid_from, "valid_to": valid_to}
+            hand.put("history.classes", class_id=number, course_id=course, **span)
+    for number, valid_from, valid_to in (
+        (7, D[0], D[2]),
+        (8, D[2], D[9]),
+        (10, D[0], D[3]),
+        (11, D[4], D[9]),
+        (12, D[5], D[6]),
+    ):
+        span = {"valid_from": valid_from, "valid_to": valid_to}
+        hand.put("history.student_classes", student_id=1, class_id=number, **span)
+    query = "SELECT left_class_id, left_on, joined_class_id, joined_on FROM transfers"
+    assert hand.ask(query) == [
+        (left, day, *joined) for joined in ((8, D[2]), (11, D[4])) for left, day in ((7, D[2]), (10, D[3]))
+    ]
+
+
+def test_who_has_no_summary_is_listed_and_among_the_same_students(hand: Hand) -> None:
+    weeks = [date(2026, 11, 2) + timedelta(days=7 * n) for n in range(4)]
+    hand.land(*weeks)
+    # Since which week, until which (exclusive); 5 is away for a week, 6 changes, and 3 has a summary in the last week.
+    listed: dict[int, list[tuple[int, int | None]]] = {
+        1: [(0, None)],
+        2: [(0, None)],
+        3: [(0, None)],
+        4: [(0, 2)],
+        5: [(0, 1), (2, None)],
+        6: [(0, 2), (2, None)],
+    }
+    for number, spans in listed.items():
+        for first, last in spans:
+            span = {"valid_from": weeks[first], "valid_to": None if last is None else weeks[last]}
+            hand.put("history.students", student_id=number, name=f"{number} since {first}", **span)
+            hand.put("history.student_classes", student_id=number, class_id=7, class_title=f"{first}", **span)
+    hand.put("history.classes", class_id=7, valid_from=weeks[0])
+    figures = {"total_assignments": 4, "average_score": 50.0}
+    for rate, first, last in ((50.0, 0, 1), (60.0, 1, None)):
+        span = {"valid_from": weeks[first], "valid_to": None if last is None else weeks[last]}
+        hand.put("history.student_summaries", student_id=1, completion_rate=rate, **figures, **span)
+    hand.put("history.student_summaries", student_id=3, completion_rate=20.0, **figures, valid_from=weeks[3])
+    columns = "same_students, same_completion_change, same_score_change"
+    same = [(None, None, None), (5, 10.0, 0.0), (4, 0.0, 0.0), (5, 0.0, 0.0)]
+    assert hand.ask(f"SELECT {columns} FROM progress_weekly ORDER BY week_begins") == same
+    assert hand.ask(f"SELECT {columns} FROM class_weekly ORDER BY week_begins") == same
+    before = f"SELECT student_id, was_listed_before FROM student_weekly WHERE week_begins = DATE '{weeks[2]}'"
+    assert hand.ask(f"{before} ORDER BY 1") == [(1, True), (2, True), (3, True), (5, False), (6, True)]
+
+
+def test_a_summary_that_was_never_stated_was_stated_on_no_day(hand: Hand) -> None:
+    hand.land(*D[:4])
+    for number, last_day in ((1, None), (2, D[1]), (3, D[9])):  # 2 left the summary out since
+        hand.student(number, f"S{number}")
+        hand.put("spans.student_summaries", student_id=number, first_day=D[0], last_day=last_day, span_state="stated")
+    hand.put("main.students", student_id=4, name="S4")
+    hand.put("spans.student_summaries", student_id=4, first_day=D[0], span_state="not_stated")
+    hand.put("main.students", student_id=5, name="S5")
+    query = "SELECT student_id, stated_on FROM student_progress ORDER BY 1"
+    assert hand.ask(query) == [(1, D[3]), (2, D[1]), (3, D[3]), (4, None), (5, None)]
+
+
+def test_a_first_login_is_told_once_and_only_where_there_was_none_before(hand: Hand) -> None:
+    hand.land(*D)
+    flags: dict[int, list[bool | None]] = {
+        1: [False, True],
+        2: [False, None, True],
+        3: [True, None, True],
+        4: [None, True],
+        5: [False, True, None, True],
+        6: [True, False, True],
+    }
+    for number, values in flags.items():
+        for n, value in enumerate(values):
+            until = None if n == len(values) - 1 else D[n + 1]
+            of = {"student_id": number, "has_ever_logged_in": value, "valid_from": D[n], "valid_to": until}
+            hand.put("history.student_activity", **of)
+            if n:
+                old, new = (None if v is None else str(v).lower() for v in (values[n - 1], value))
+                hand.put(
+                    "main.changes", snapshot_date=D[n], table_name="student_activity", student_id=number,
+                    change="changed", column_name="has_ever_logged_in", old_value=old, new_value=new,
+                )  # fmt: skip
+    first, again = "logged in for the first time", "ever logged in unknown to true"
+    told = hand.ask("SELECT student_id, snapshot_date, description FROM student_timeline ORDER BY ALL")
+    assert told == [
+        (1, D[1], first),
+        (2, D[1], "ever logged in false to unknown"),
+        (2, D[2], first),
+        (3, D[1], "ever logged in true to unknown"),
+        (3, D[2], again),
+        (4, D[1], again),
+        (5, D[1], first),
+        (5, D[2], "ever logged in true to unknown"),
+        (5, D[3], again),
+        (6, D[1], "ever logged in true to false"),
+        (6, D[2], "ever logged in false to true"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("75.0", "66.6666667", "minutes of learning 75 to 66.6666667"),
+        ("12345678900.0", "98765432100.0", "minutes of learning 12345678900 to 98765432100"),
+        ("0.000123456789", None, "minutes of learning 0.000123456789 to unknown"),
+        (None, "1.0", "minutes of learning unknown to 1"),
+    ],
+)
+def test_a_number_is_told_as_the_file_has_it(hand: Hand, old: str | None, new: str | None, told: str) -> None:
+    hand.land(*D[:2])
+    hand.put(
+        "main.changes", snapshot_date=D[1], table_name="student_summaries", student_id=1, change="changed",
+        column_name="total_time_minutes", old_value=old, new_value=new,
+    )  # fmt: skip
+    assert hand.ask("SELECT description FROM student_timeline") == [(told,)]
+
+
 def received(hand: Hand, day: date, landing: int) -> None:
     """The outcome of the two sets in one sync."""
     for set_name, count in (("students", 1500), ("classes", 40)):

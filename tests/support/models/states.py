@@ -355,6 +355,6 @@ def _change(name: str, old: Any, new: Any) -> str:
             return nothing
         if isinstance(value, bool):
             return str(value).lower()
-        return f"{value:.10g}{unit}" if is_decimal else str(value)
+        return f"{str(value).removesuffix('.0')}{unit}" if is_decimal else str(value)
 
     return f"{label} {text(old)} to {text(new)}"

@@ -68,10 +68,10 @@ same AS NOT MATERIALIZED (
     INNER JOIN history.student_classes AS was
         ON was.class_id = now.class_id AND was.student_id = now.student_id
         AND {{ m.valid_on("was", "w.before_date") }}
-    INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
+    LEFT JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS summary
         ON summary.student_id = now.student_id
         AND {{ m.valid_on("summary", "w.snapshot_date") }}
-    INNER JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
+    LEFT JOIN (SELECT *, {{ metric.completion }} AS completion FROM history.student_summaries) AS earlier
         ON earlier.student_id = now.student_id
         AND {{ m.valid_on("earlier", "w.before_date") }}
 ),

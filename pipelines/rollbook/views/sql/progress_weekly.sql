@@ -13,13 +13,35 @@
 --   average_score             The average average_score over the students who have one.
 --   active_students           Students whose last activity was on that day or within the seven days before.
 --   active_percent            The same as a share of the students listed, percent; NULL where no activity is known.
---   same_students             Students listed then and now.
+--   same_students             Students listed then and now, with or without a summary.
 --   same_completion_change    Their average gain in completion, in points, of those with assignments then and now.
 --   same_score_change         Their average gain in average score, in points, of those with a score then and now.
 --   same_minutes_change       Their average learning time since, in minutes.
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS (
     {{ week.landed() }}
+),
+-- Students listed in a week and in the week before: from the second week of an unbroken time on.
+present AS (
+    SELECT
+        student_id,
+        CAST(DATE_TRUNC('week', valid_from) AS DATE) AS since,
+        CAST(COALESCE(DATE_TRUNC('week', valid_to), DATE 'infinity') AS DATE) AS until
+    FROM history.students
+    WHERE valid_to IS NULL OR DATE_TRUNC('week', valid_from) < DATE_TRUNC('week', valid_to)
+),
+recurring AS (
+    SELECT CASE WHEN LAG(until) OVER w = since THEN since ELSE since + 7 END AS since, until
+    FROM present
+    WINDOW w AS (PARTITION BY student_id ORDER BY since)
+),
+both_weeks AS (
+    SELECT w.week_begins, SUM(s.n * s.students) AS students
+    FROM weeks AS w INNER JOIN (
+        SELECT UNNEST([since, until]) AS day, UNNEST([1, -1]) AS n, students
+        FROM (SELECT since, until, COUNT(*) AS students FROM recurring WHERE since < until GROUP BY since, until)
+    ) AS s ON s.day <= w.week_begins
+    GROUP BY w.week_begins
 ),
 -- Versions begin and end on landed days, so the last landed day of a week shows the versions that begin in the week or
 -- before, and end after it. A version is shown in the weeks from `since` (inclusive) to `until` (exclusive).
@@ -50,7 +72,6 @@ met AS (
 moved AS (
     SELECT
         week_begins,
-        COUNT(*) AS students,
         COUNT(completion) AS completions,
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
         COUNT(score) AS scores,
@@ -61,10 +82,10 @@ moved AS (
 ),
 -- Students with the same version in a week and the week before: their change is zero.
 unmoved AS (
-    SELECT UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, students, completions, scores, times
+    SELECT UNNEST([since + 7, until]) AS week_begins, UNNEST([1, -1]) AS n, completions, scores, times
     FROM (
         SELECT
-            since, until, COUNT(*) AS students, COUNT(completion) AS completions, COUNT(average_score) AS scores,
+            since, until, COUNT(completion) AS completions, COUNT(average_score) AS scores,
             COUNT(total_time_minutes) AS times
         FROM shown WHERE until > since + 7 GROUP BY since, until
     )
@@ -72,7 +93,6 @@ unmoved AS (
 stayed AS (
     SELECT
         w.week_begins,
-        SUM(u.n * u.students) AS students,
         SUM(u.n * u.completions) AS completions,
         SUM(u.n * u.scores) AS scores,
         SUM(u.n * u.times) AS times
@@ -83,12 +103,13 @@ stayed AS (
 same AS (
     SELECT
         w.week_begins,
-        COALESCE(s.students, 0) + COALESCE(m.students, 0) AS students,
+        COALESCE(b.students, 0) AS students,
         COALESCE(m.completion, 0)
         / NULLIF(CAST(COALESCE(s.completions, 0) + COALESCE(m.completions, 0) AS DOUBLE), 0) AS completion,
         COALESCE(m.score, 0) / NULLIF(CAST(COALESCE(s.scores, 0) + COALESCE(m.scores, 0) AS DOUBLE), 0) AS score,
         COALESCE(m.minutes, 0) / NULLIF(CAST(COALESCE(s.times, 0) + COALESCE(m.times, 0) AS DOUBLE), 0) AS minutes
-    FROM weeks AS w SEMI JOIN weeks AS b ON b.week_begins = w.week_begins - 7
+    FROM weeks AS w SEMI JOIN weeks AS e ON e.week_begins = w.week_begins - 7
+    LEFT JOIN both_weeks AS b ON b.week_begins = w.week_begins
     LEFT JOIN moved AS m ON m.week_begins = w.week_begins
     LEFT JOIN stayed AS s ON s.week_begins = w.week_begins
 )

@@ -30,7 +30,7 @@
 --   is_active                    Whether the last activity was on that day or within the seven days before; NULL = unknown.
 --   days_since_last_activity     Days since the last activity, as the service last stated it.
 --   unchanged_since              The landed day that first showed the current summary.
---   stated_on                    The last landed day that stated the summary; before the newest one, what was known then stands.
+--   stated_on                    The last landed day that stated the summary; before the newest one, what was known then stands. NULL: none did.
 WITH listed AS (
     SELECT
         student_id,
@@ -83,7 +83,8 @@ SELECT
     {{ metric.is_active }} AS is_active,
     activity.days_since_last_activity,
     h.valid_from AS unchanged_since,
-    LEAST(stated.until, landed.snapshot_date) AS stated_on
+    -- LEAST alone would take an unknown day for the other one.
+    CASE WHEN stated.until IS NOT NULL THEN LEAST(stated.until, landed.snapshot_date) END AS stated_on
 FROM main.students AS s
 CROSS JOIN (SELECT MAX(snapshot_date) AS snapshot_date FROM spans.days) AS landed
 LEFT JOIN main.student_summaries AS summary USING (student_id)

@@ -48,10 +48,17 @@ told AS (
     SELECT DISTINCT
         c.snapshot_date, c.student_id, c.class_id, f.*,
         -- Numbers as people write them: 75, not 75.0.
-        CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.old_value AS DOUBLE)) ELSE c.old_value END AS old_value,
-        CASE WHEN f.is_decimal THEN FORMAT('{:.10g}', CAST(c.new_value AS DOUBLE)) ELSE c.new_value END AS new_value
+        CASE WHEN f.is_decimal THEN REGEXP_REPLACE(c.old_value, '\.0$', '') ELSE c.old_value END AS old_value,
+        CASE WHEN f.is_decimal THEN REGEXP_REPLACE(c.new_value, '\.0$', '') ELSE c.new_value END AS new_value
     FROM changed AS c INNER JOIN fields AS f USING (column_name)
     WHERE c.change = 'changed'
+),
+-- The day of each student's first login: never logged in was known before, and logged in never.
+logins AS (
+    SELECT student_id, MIN(valid_from) FILTER (has_ever_logged_in) AS first_on
+    FROM history.student_activity
+    GROUP BY student_id
+    HAVING MIN(valid_from) FILTER (NOT has_ever_logged_in) < MIN(valid_from) FILTER (has_ever_logged_in)
 )
 SELECT
     snapshot_date,
@@ -71,7 +78,7 @@ UNION ALL
 SELECT
     t.snapshot_date, t.student_id, t.what,
     CASE
-        WHEN t.column_name = 'has_ever_logged_in' AND t.new_value = 'true' THEN 'logged in for the first time'
+        WHEN t.column_name = 'has_ever_logged_in' AND t.snapshot_date = l.first_on THEN 'logged in for the first time'
         ELSE CONCAT(
             t.label,
             CASE WHEN t.column_name = 'course_name' THEN ' of ' || COALESCE(h.class_title, 'class ' || t.class_id) END,
@@ -80,6 +87,7 @@ SELECT
     END,
     t.class_id, h.class_title
 FROM told AS t
+LEFT JOIN logins AS l ON l.student_id = t.student_id
 LEFT JOIN history.student_classes AS h
     ON h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
 UNION ALL
