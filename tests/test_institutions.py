@@ -68,6 +68,17 @@ def test_a_key_is_read_only_where_something_is_fetched(registry: Path, monkeypat
         settings.load(institution="linden-vale")
 
 
+def test_a_variable_of_the_registry_may_name_a_file(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LINDEN_VALE_KEY")
+    (registry.parent / ".env").write_text("LINDEN_VALE_KEY_FILE=oak.key\n")
+    assert settings.load(institution="linden-vale").api_key.get_secret_value() == "key-of-oak"
+    monkeypatch.setenv("LINDEN_VALE_KEY", "key-of-linden")
+    assert settings.load(institution="linden-vale").api_key.get_secret_value() == "key-of-linden"
+    monkeypatch.setenv("LINDEN_VALE_KEY_FILE", "oak.key")
+    with pytest.raises(SettingError, match="is both in LINDEN_VALE_KEY and in the file that LINDEN_VALE_KEY_FILE"):
+        settings.load(institution="linden-vale")
+
+
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
@@ -113,7 +124,7 @@ def test_a_variable_that_the_registry_names_is_not_a_misspelt_setting(
 def test_with_a_registry_an_institution_must_be_named(registry: Path) -> None:
     with pytest.raises(SettingError, match="one of linden-vale, oak"):
         settings.load(fetches=False)
-    with pytest.raises(SettingError, match="has no institution 'linden'; did you mean linden-vale?"):
+    with pytest.raises(SettingError, match="has no such institution; did you mean linden-vale?"):
         settings.place("linden")
 
 
@@ -122,7 +133,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
     assert settings.registry() is None
     assert settings.place().warehouse_path == tmp_path / "warehouse"
     assert settings.place().fleet_path is None
-    with pytest.raises(SettingError, match="there is no institution 'oak'"):
+    with pytest.raises(SettingError, match="no institution can be named"):
         settings.place("oak")
 
 
@@ -140,7 +151,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
         ('[oak]\nbase_uri = "x"', "'base_uri', which is not a setting; did you mean base_url?"),
         ('[oak]\nwarehouse = "x"', "set ROLLBOOK_WAREHOUSE in the environment"),
         ("oak = 1", "must be a table"),
-        ('[oak]\ntimezone = "Mars/Base"', "timezone in .oak. or .defaults. of institutions.toml is 'Mars/Base'"),
+        ('[oak]\ntimezone = "Mars/Base"', "timezone in .oak. or .defaults. of institutions.toml is not a time zone"),
         ("[oak]\npublished_mode = 0o640", "published_mode in .oak. .* valid string"),
     ],
 )

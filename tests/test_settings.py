@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -52,7 +53,7 @@ def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("BASE_URL", "records.example.org", "must be an address such as"),
+        ("BASE_URL", "records.oak.example", "must be an address such as"),
         ("BASE_URL", "ftp://records.example.org", "must be an address such as"),
         ("BASE_URL", "http://records.example.org", "must begin with https://"),
         ("BASE_URL", "https://me:pw@records.example.org", "must hold no user"),
@@ -62,17 +63,17 @@ def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest
         ("BASE_URL", "https://me:pw@[::1", "has an invalid host or port"),
         ("API_KEY", "two words", "must be the key as issued"),
         ("API_KEY", "schlüssel", "must be the key as issued"),
-        ("TIMEZONE", "Mars/Olympus", "is 'Mars/Olympus', which is not a time zone"),
-        ("CRON", "every night", "is 'every night', which is not a cron line"),
-        ("CRON", "75 2 * * *", "which is not a cron line"),
+        ("TIMEZONE", "Mars/Olympus", "is not a time zone: write one such as"),
+        ("CRON", "every night", "is not a cron line: write one such as"),
+        ("CRON", "75 2 * * *", "is not a cron line"),
         ("FIRST_DATE", "yesterday", "valid date"),
         ("HOLD_REMOVED_PERCENT", "-1", "greater than or equal to 0"),
         ("HOLD_CHANGED_PERCENT", "101", "less than or equal to 100"),
         ("VERIFY_MOST", "many", "valid integer"),
         ("KEEP_DAYS", "0", "greater than or equal to 1"),
         ("KEEP_DAYS", "a month", "valid integer"),
-        ("PUBLISHED_MODE", "rw", "is 'rw'; write 600, 640"),
-        ("PSEUDONYMOUS_MODE", "666", "is '666'; write 600, 640"),
+        ("PUBLISHED_MODE", "rw", "must be 600, 640"),
+        ("PSEUDONYMOUS_MODE", "666", "must be 600, 640"),
     ],
 )
 def test_a_malformed_setting_is_one_line_that_names_it(
@@ -83,6 +84,7 @@ def test_a_malformed_setting_is_one_line_that_names_it(
     assert caught.value.message.startswith(f"ROLLBOOK_{name} ")
     assert says in caught.value.message
     assert "\n" not in caught.value.message
+    assert len(value) < 4 or value not in caught.value.message  # which may be the key, in the wrong place
     assert caught.value.exit_code == 2
 
 
@@ -110,6 +112,88 @@ def test_the_scheme_is_written_in_any_case(monkeypatch: pytest.MonkeyPatch) -> N
     assert (
         setting(monkeypatch, ROLLBOOK_BASE_URL="Https://Records.example.org/").base_url == "https://Records.example.org"
     )
+
+
+FILES = {"key": "of-the-file\r\n", "empty": "\n", "odd": "two words"}
+KEY_NAME, KEY_FILE = "ROLLBOOK_API_KEY", "ROLLBOOK_API_KEY_FILE"
+
+
+@pytest.mark.parametrize(
+    ("variables", "dotenv", "key"),
+    [
+        ({KEY_FILE: "key"}, {}, "of-the-file"),
+        ({KEY_FILE: "'key'"}, {}, "of-the-file"),  # as `docker run --env-file` passes it on
+        ({}, {KEY_FILE: "key"}, "of-the-file"),
+        ({KEY_FILE: "key"}, {KEY_NAME: "of-dotenv"}, "of-the-file"),
+        ({KEY_FILE: "key"}, {KEY_FILE: "nowhere"}, "of-the-file"),
+        ({KEY_NAME: "of-the-environment"}, {KEY_FILE: "key"}, "of-the-environment"),
+        ({KEY_FILE: ""}, {KEY_NAME: "of-dotenv"}, "of-dotenv"),
+        ({KEY_NAME: "of-the-environment", KEY_FILE: "key"}, {}, "is both in ROLLBOOK_API_KEY and in the file"),
+        ({}, {KEY_NAME: "of-dotenv", KEY_FILE: "key"}, "is both in ROLLBOOK_API_KEY and in the file"),
+        ({KEY_FILE: "nowhere"}, {KEY_NAME: "of-dotenv"}, "cannot be read (No such file or directory)"),
+        ({KEY_FILE: "."}, {}, "cannot be read (Is a directory)"),
+        ({KEY_FILE: "empty"}, {KEY_NAME: "of-dotenv"}, "which is empty"),
+        ({KEY_FILE: "odd"}, {}, "must be the key as issued"),
+    ],
+)
+def test_a_secret_is_read_from_the_file_that_its_variable_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], dotenv: dict[str, str], key: str
+) -> None:
+    """The path is from the root; the environment beats `.env`, whichever of the two has the secret or its file."""
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in dotenv.items()))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    try:
+        assert load(base_url="https://records.example.org").api_key.get_secret_value() == key
+    except SettingError as error:
+        assert error.message.startswith("ROLLBOOK_API_KEY ")
+        assert key in error.message
+        assert "two words" not in error.message
+    assert misspelt() == []
+
+
+def test_the_variables_that_hold_a_secret_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    secret = {
+        "ROLLBOOK_API_KEY": "k3y",
+        "ROLLBOOK_NOTIFY": "json://127.0.0.1:9",
+        "AWS_SECRET_ACCESS_KEY": "/begins/like/a/path",
+        "PGPASSWORD": "p",
+        "OAK_KEY_2": "k",
+        "APPRISE_URLS": "slack://a/b/c",
+        "https_proxy": "http://school:pw@proxy.example:3128",
+        "PIP_INDEX_URL": "https://user:t0ken@index.example/simple",
+    }
+    open_to_all = {
+        "ROLLBOOK_API_KEY_FILE": str(tmp_path / "file"),
+        "AWS_ACCESS_KEY_ID": "who",
+        "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "file"),
+        "PGPASSFILE": str(tmp_path / "file"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "KEYMAP": "de",
+        "HTTP_PROXY": "http://proxy.example:3128",
+        "DAGSTER_PG_URL": "postgresql+psycopg2://dagster@db.example:5432/dagster",
+        "GITHUB_TOKEN": "",
+    }
+    monkeypatch.setattr(settings.os, "environ", secret | open_to_all)  # type: ignore[attr-defined]
+    assert settings.secrets_in_environment() == secret
+    assert settings.public_environment() == open_to_all
+
+
+def test_what_libraries_read_is_in_the_environment_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("s3cret\n")
+    for name in ("AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "ROLLBOOK_API_KEY", "AWS_WEB_IDENTITY_TOKEN", "SSL_CERT"):
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / "file"))
+    before = dict(os.environ)
+    with settings.with_secrets_of_libraries():
+        added = {name: value for name, value in os.environ.items() if name not in before}
+    assert added == {"AWS_SECRET_ACCESS_KEY": "s3cret", "HTTPS_PROXY": "s3cret"}
+    assert dict(os.environ) == before
 
 
 ELSEWHERE = [

@@ -106,7 +106,7 @@ def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: 
                 {"name": "rollbook", "locationOrLoadError": {"__typename": "RepositoryLocation"}}
             ]
             assert served.runs() == [], "the command runs without Dagster"
-        assert "rollbook.defs.launches" in (home / "dagster.yaml").read_text()
+        assert "class: QueuedRunCoordinator" in (home / "dagster.yaml").read_text()
 
 
 @pytest.fixture

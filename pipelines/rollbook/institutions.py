@@ -43,17 +43,41 @@ class Secret:
 
     def read(self, root: Path) -> str:
         """Return the secret; `.env` in `root` counts as environment. Raises ValueError, which says what is missing."""
-        if self.env:
-            value = os.environ.get(self.env) or dotenv_values(root / ".env").get(self.env)
-            if not value:
-                raise ValueError(f"is in {self.env}, which is not set: put it into the environment or .env")
-            return value
-        path = root / Path(self.file).expanduser()
-        try:
-            return path.read_text(encoding="utf-8-sig").strip()  # editors on Windows begin with a byte order mark
-        except (OSError, UnicodeDecodeError) as error:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is not text"
-            raise ValueError(f"is in the file {path}, which cannot be read ({reason})") from None
+        if not self.env:
+            return _content(root / Path(self.file).expanduser())
+        for variables in (os.environ, dotenv_values(root / ".env")):
+            if value := secret_in_file(self.env, variables, root) or variables.get(self.env):
+                return value
+        raise ValueError(
+            f"is in {self.env}, which is not set: put it into a file, and the file's path into {self.env}_FILE, in the"
+            " environment or .env"
+        )
+
+
+def secret_in_file(
+    name: str, variables: Mapping[str, str | None], root: Path, called: Callable[[str], str] = str
+) -> str:
+    """The secret in the file that the variable `<name>_FILE` names, from `root`; empty without that variable.
+
+    `called` turns a name into the one among the variables. Raises ValueError, worded to follow the name: the file
+    cannot be read, or the variable `name` is there, too.
+    """
+    if not (path := variables.get(called(f"{name}_FILE"))):
+        return ""
+    if variables.get(called(name)):
+        raise ValueError(f"is both in {name} and in the file that {name}_FILE names: keep one of them")
+    return _content(root / Path(path.strip("\"'")).expanduser())  # `docker run --env-file` keeps quotes
+
+
+def _content(path: Path) -> str:
+    try:
+        content = path.read_text(encoding="utf-8-sig").strip()  # editors on Windows begin with a byte order mark
+    except (OSError, UnicodeDecodeError) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it is not text"
+        raise ValueError(f"is in the file {path}, which cannot be read ({reason})") from None
+    if not content:
+        raise ValueError(f"is in the file {path}, which is empty")
+    return content
 
 
 @dataclass(frozen=True)
@@ -97,7 +121,7 @@ class Registry:
         if institution is None:
             near = get_close_matches(name, self.institutions, n=1)
             meant = f"; did you mean {near[0]}?" if near else f": it has {self.listed()}"
-            raise SettingError(f"{self.path.name} has no institution {name!r}{meant}")
+            raise SettingError(f"{self.path.name} has no such institution{meant}")
         return institution
 
     def variables(self, *settings: str) -> frozenset[str]:

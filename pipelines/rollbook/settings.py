@@ -2,7 +2,12 @@
 
 With a registry of institutions, an institution's own settings override its `[defaults]`, and these override the
 environment. A missing or malformed setting is one line that names the setting (`SettingError`, exit 2). What a setting
-may hold is checked here, too: each message is worded to follow the setting's name.
+may hold is checked here, too: each message is worded to follow the setting's name, and quotes no value, which may be a
+secret in the wrong place.
+
+Secrets belong in files: `<NAME>_FILE` names the file of a secret setting, of a variable that the registry names, of an
+object store's credentials and of a proxy with a password. Every process can show its environment to others: Dagster
+does, to whoever may launch a run.
 
 Alerts go to addresses of Apprise, a library for some 150 messaging services. Addresses hold tokens and passwords, so
 messages name an address by position and kind, as in `address 2 (slack)`, and never quote the address. Apprise is
@@ -14,8 +19,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import date
 from difflib import get_close_matches
 from functools import cached_property
@@ -27,8 +32,9 @@ from zoneinfo import ZoneInfo
 
 from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from rollbook import institutions, tables
 from rollbook.errors import ArgumentError, SettingError
@@ -38,10 +44,14 @@ from rollbook.util import cron
 if TYPE_CHECKING:
     from apprise import NotifyBase
 
+PREFIX = "ROLLBOOK_"
+# Set by `serve` for its children, which start in another folder.
+IN_ROOT = f"{PREFIX}ROOT"
+# Set by `serve` for its children: its process. A run ends when that has been killed.
+SERVED_BY = f"{PREFIX}SERVED_BY"
 _CHECKOUT = Path(__file__).resolve().parent.parent.parent
 # The project's folder; if Rollbook is installed as a package, the working directory.
-ROOT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
-PREFIX = "ROLLBOOK_"
+ROOT = Path(os.environ.get(IN_ROOT) or (_CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()))
 # Set by the demo for its own process and children: a demo must not read `.env`, which holds the real institution's
 # settings.
 DEMO = f"{PREFIX}DEMO"
@@ -53,7 +63,8 @@ INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
 FLEET = "fleet"
 API_KEY = f"{PREFIX}API_KEY"
-
+# Set for a command that executes itself again: the number of the open file that holds what its environment held.
+HANDED = f"{PREFIX}HANDED"
 
 log = logging.getLogger(__name__)
 _warnings: list[int] = []
@@ -183,7 +194,7 @@ def _timezone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"is {value!r}, which is not a time zone; write one such as Europe/Berlin") from None
+        raise ValueError("is not a time zone: write one such as Europe/Berlin") from None
     return value
 
 
@@ -191,7 +202,7 @@ def _cron(value: str) -> str:
     try:
         cron.check(value)
     except ValueError:
-        raise ValueError(f"is {value!r}, which is not a cron line; write one such as 15 2 * * *") from None
+        raise ValueError("is not a cron line: write one such as 15 2 * * *") from None
     return value.strip()
 
 
@@ -202,9 +213,7 @@ def _notify(value: SecretStr) -> SecretStr:
 
 def _mode(value: str) -> str:
     if value.strip().removeprefix("0") not in ("600", "640", "604", "644"):
-        raise ValueError(
-            f"is {value!r}; write 600, 640 (a group reads, too) or 644 (everybody does): others never write"
-        )
+        raise ValueError("must be 600, 640 (a group reads, too) or 644 (everybody does): others never write")
     return value.strip()
 
 
@@ -215,7 +224,7 @@ def _hosts(value: str) -> str:
         try:
             parts.port  # noqa: B018 - as above
         except ValueError:
-            raise ValueError(f"holds {name!r}, whose port is invalid") from None
+            raise ValueError("holds a name whose port is invalid") from None
         if not parts.hostname or parts.netloc != name or "@" in name or not name.isascii() or " " in name:
             raise ValueError("must be a host's name such as rollbook.example.org, or several with commas between")
     return ", ".join(names)
@@ -284,10 +293,53 @@ ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
 
 
+# The settings that hold secrets.
+_SECRET = frozenset({"api_key", "notify"})
+
+
+class _Files(PydanticBaseSettingsSource):
+    """Reads each secret setting from the file that `<NAME>_FILE` names, among the variables of another source."""
+
+    def __init__(self, kind: type[BaseSettings], source: EnvSettingsSource) -> None:
+        super().__init__(kind)
+        self.variables = source.env_vars
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        """The secret of a setting, if there is one. Raises SettingError."""
+        return _in_file(f"{PREFIX}{field_name}".upper(), self.variables, str.lower), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """The secrets by setting. Raises SettingError."""
+        wanted = {k: v for k, v in self.settings_cls.model_fields.items() if k in _SECRET - {*self.current_state}}
+        read = {name: self.get_field_value(field, name)[0] for name, field in wanted.items()}
+        return {name: value for name, value in read.items() if value}
+
+
+def _in_file(name: str, variables: Mapping[str, str | None], called: Callable[[str], str] = str) -> str:
+    """The secret in the file that the variable `<name>_FILE` names; empty without it. Raises SettingError."""
+    try:
+        return institutions.secret_in_file(name, variables, ROOT, called)
+    except ValueError as error:
+        raise SettingError(f"{name} {error}") from None
+
+
 class _Group(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - of another layout: a folder of secrets
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment beats `.env`, whether either holds a secret or names its file."""
+        both = [source for source in (env_settings, dotenv_settings) if isinstance(source, EnvSettingsSource)]
+        return (init_settings, *(each for source in both for each in (_Files(settings_cls, source), source)))
 
     @field_validator("*", mode="before")
     @classmethod
@@ -435,12 +487,21 @@ S = TypeVar("S", bound=_Group)
 _FOR_ALL = frozenset(
     {"warehouse", "institution", "institutions", "ui_hosts", "ui_accounts", "fleet_engine", "untracked"}
 )
-# Names of variables that hold a secret, and the least length of a secret.
+# The least length of a secret; names of variables that hold one, and of those that only say where it is; an address
+# with a password.
 _LONG = 8
-_IS_SECRET = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL")
+_IS_SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|CREDENTIAL|APPRISE_URL)S?(_|$)")
+_IS_PLACE = re.compile(r"_(FILE|PATH|DIR|ID|URI|URL)$")
+_HAS_PASSWORD = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@")
+# The other variables that Rollbook's libraries read secrets from: object stores' credentials, proxies' passwords.
+_OF_LIBRARIES = re.compile(r"((AWS|AZURE|GOOGLE)_.*|(HTTP|HTTPS|ALL)_PROXY)")
+# Of these, the libraries read the file themselves.
+_THEIR_OWN = frozenset(
+    {"AWS_CONFIG", "AWS_SHARED_CREDENTIALS", "AWS_WEB_IDENTITY_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"}
+    | {"AZURE_FEDERATED_TOKEN"}
+)
 # Where a school's records are, and the key.
 _TOGETHER = ("base_url", "api_key")
-_SECRET = frozenset({"api_key", "notify"})
 # Cached registries by path, each with the file's inode, modification time and size.
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
 
@@ -512,7 +573,7 @@ def account_names() -> list[str]:
 
 def check_words(words: str, secrets: Iterable[str] = ()) -> None:
     """Raise ArgumentError if a person's words hold a secret of these or of the environment."""
-    named = [value for name, value in os.environ.items() if _IS_SECRET.search(name.upper()) and len(value) >= _LONG]
+    named = [value for value in secrets_in_environment().values() if len(value) >= _LONG]
     if any(secret.strip() in words for secret in (*secrets, *named) if secret.strip()):
         raise ArgumentError("The reason holds a key or a password, and others will read it: leave that out")
 
@@ -523,8 +584,10 @@ def misspelt() -> list[str]:
     It suggests the nearest setting. A variable that the registry names, for a key, may be called so. Raises
     SettingError for an invalid registry.
     """
-    names, named = [name.upper() for name in Settings.model_fields], registry()
-    others = {DEMO, DEBUG} | (named.variables() if named else set())
+    fields, named = [name.upper() for name in Settings.model_fields], registry()
+    variables = named.variables() if named else frozenset[str]()
+    others = {DEMO, DEBUG, IN_ROOT, SERVED_BY} | variables | {f"{name}_FILE" for name in variables}
+    names = [*fields, *(f"{name.upper()}_FILE" for name in _SECRET)]
     given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
     warnings = []
     for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
@@ -585,13 +648,67 @@ def _read_registry(path: Path) -> Registry:
     return institutions.read(path, frozenset(Settings.model_fields) - _FOR_ALL, _SECRET)
 
 
-def key_variables() -> frozenset[str]:
-    """Return the environment variables that hold any institution's key, for a child that fetches nothing to drop."""
+def secrets_in_environment() -> dict[str, str]:
+    """Return the variables of this process's environment that hold a secret: Rollbook's own, and any that look so."""
+    ours = _secret_variables()
+    return {name: value for name, value in os.environ.items() if value and (name in ours or _is_secret(name, value))}
+
+
+def _secret_variables() -> frozenset[str]:
+    """The variables of the secret settings and of the registry's secrets."""
     try:
         registered = registry()
     except SettingError:  # an edit broke the registry after this process had read the file
         registered = next((read for _, read in _REGISTRIES.values()), None)
-    return frozenset({API_KEY}) | (registered.variables("api_key") if registered else frozenset())
+    own = frozenset(f"{PREFIX}{name}".upper() for name in _SECRET)
+    return own | (registered.variables() if registered else frozenset())
+
+
+def _is_secret(name: str, value: str) -> bool:
+    looks_so = _IS_SECRET.search(name.upper()) and not _IS_PLACE.search(name.upper()) and not Path(value).exists()
+    return bool(looks_so or _HAS_PASSWORD.search(value))
+
+
+def is_of_library(name: str) -> bool:
+    """Whether a library that Rollbook uses reads this variable: a proxy, or an object store's."""
+    return _OF_LIBRARIES.fullmatch(name.upper()) is not None
+
+
+def is_read_here(name: str) -> bool:
+    """Whether Rollbook or a library that it uses reads this secret, and so also the file that `<name>_FILE` names."""
+    return name in _secret_variables() or is_of_library(name)
+
+
+def secret_files() -> list[Path]:
+    """Return the files that hold secrets of this school or district, as far as they are named: `.env` counts as one."""
+    registered, dotenv = registry(), ROOT / ".env"
+    given = {**dotenv_values(dotenv), **os.environ}
+    named = [given.get(f"{name}_FILE") for name in sorted(_secret_variables())]
+    held = [i.values.get(field) for i in registered.institutions.values() for field in _SECRET] if registered else []
+    paths = [*filter(None, named), *(each.file for each in held if isinstance(each, Secret) and each.file)]
+    return [dotenv, *dict.fromkeys(ROOT / Path(path.strip("\"'")).expanduser() for path in paths)]
+
+
+def public_environment() -> dict[str, str]:
+    """Return this process's environment without the secrets, for a child."""
+    secrets = secrets_in_environment()
+    return {name: value for name, value in os.environ.items() if name not in secrets}
+
+
+@contextmanager
+def with_secrets_of_libraries() -> Iterator[None]:
+    """Have a proxy's password and an object store's credentials in this process's environment while a library reads
+    them from there. The files that hold them are named by `<NAME>_FILE`. Raises SettingError.
+    """
+    named = [name.removesuffix("_FILE") for name in os.environ if name.endswith("_FILE")]
+    wanted = [name for name in named if is_of_library(name) and name not in _THEIR_OWN]
+    read = {name: _in_file(name, os.environ) for name in wanted}
+    os.environ.update(read)
+    try:
+        yield
+    finally:
+        for name in read:
+            del os.environ[name]
 
 
 def sources(registered: Registry) -> dict[str, SourceSettings]:
@@ -611,8 +728,8 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
     if registered is None:
         if name:
             raise SettingError(
-                f"There is no {institutions.FILE} at the root, so there is no institution {name!r}: leave --institution"
-                f" and {INSTITUTION} out, or see `rollbook fleet add --help`"
+                f"There is no {institutions.FILE} at the root, so no institution can be named: leave --institution and"
+                f" {INSTITUTION} out, or see `rollbook fleet add --help`"
             )
         return _checked(kind, overrides)
     if not registered.institutions:
@@ -670,4 +787,6 @@ def _not_set(field: str, institution: str) -> str:
     if institution:
         return f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
     name = PREFIX + field.upper()
+    if field in _SECRET:
+        return f"{name} is not set: put it into a file, and the file's path into {name}_FILE in .env (see .env.example)"
     return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"

@@ -18,7 +18,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
 
 from rollbook.defs import assets, checks, runs
-from rollbook.defs.by_hand import NO_LOGIN
+from rollbook.defs.by_hand import UI
 from rollbook.defs.component import RollbookComponent
 from rollbook.defs.facts import FILE
 from rollbook.defs.school import School
@@ -224,7 +224,7 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, jo
         assert len(service.requests) == requests
         assert house.query("SELECT COUNT(*) FROM students") == [(40,)]
         (approval,) = house.landings(day)[-1].approvals
-        assert (approval.reason, approval.by) == ("the two year groups left", NO_LOGIN)
+        assert (approval.reason, approval.by) == ("the two year groups left", UI)
         # The sensor marks the day, as after the command.
         recorded = {e.check_name: e for e in job.record() if isinstance(e, dg.AssetCheckEvaluation)}
         assert recorded["nothing_held"].passed
@@ -275,7 +275,7 @@ def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(house: House, job
     assert house.landings(night(2)) == []
     assert house.tables() == before
     ((_, discarded),) = house.rollbook().raw.discarded(night(2))
-    assert (discarded.reason, discarded.by) == ("a clock", NO_LOGIN)
+    assert (discarded.reason, discarded.by) == ("a clock", UI)
 
 
 def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job: Job) -> None:
@@ -329,7 +329,8 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
         patch.delenv("ROLLBOOK_API_KEY")
         first, _, metadata = graph.failure(job.nightly(house, 1))
     assert first == (
-        "Failed: ROLLBOOK_API_KEY is not set: put it into the environment or into .env at the root (see .env.example)"
+        "Failed: ROLLBOOK_API_KEY is not set: put it into a file, and the file's path into ROLLBOOK_API_KEY_FILE in .env"
+        " (see .env.example)"
     )
     assert metadata == {"exit_code": 2}
 
@@ -380,7 +381,7 @@ def test_another_project_loads_two_schools_and_keeps_its_own_runs(
         houses = {}
         for name, count in (("linden", 60), ("oak", 40)):
             houses[name] = stack.enter_context(new_house(students(count), classes(2)))
-            monkeypatch.setenv(f"{name.upper()}_KEY", KEY)
+            (tmp_path / f"{name}.key").write_text(f"{KEY}\n")
         monkeypatch.setitem(Settings.model_config, "env_file", None)
         instance = stack.enter_context(dg.DagsterInstance.local_temp(str(tmp_path), overrides=graph.QUIET))
         project = stack.enter_context(create_defs_folder_sandbox())
@@ -389,7 +390,7 @@ def test_another_project_loads_two_schools_and_keeps_its_own_runs(
             given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
             contents = {
                 "type": "rollbook.RollbookComponent",
-                "attributes": {**given, "name": name, "api_key_variable": f"{name.upper()}_KEY"},
+                "attributes": {**given, "name": name, "api_key_file": str(tmp_path / f"{name}.key")},
             }
             path = project.scaffold_component(RollbookComponent, defs_path=name, defs_yaml_contents=contents)
             _, loaded[name] = stack.enter_context(project.load_component_and_build_defs(path))
@@ -402,7 +403,7 @@ def test_another_project_loads_two_schools_and_keeps_its_own_runs(
             assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 2 * * *", "Europe/Berlin")
             given = {"base_url": house.service.url, "timezone": "Europe/Berlin", "warehouse": str(house.warehouse)}
             with quarter_past_two(house, 1) as day:
-                job = Job(loaded[name], instance, School(name, given, f"{name.upper()}_KEY"))
+                job = Job(loaded[name], instance, School(name, given, tmp_path / f"{name}.key"))
                 assert job.run(day, tags=SYNC).success
             assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
         assert "ROLLBOOK_API_KEY" not in os.environ

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dotenv import dotenv_values
 
-from rollbook.cli.app import CONFIGURATION
+from rollbook import settings
+from rollbook.cli.app import CONFIGURATION, made_home
 from rollbook.defs import ui_server
 from rollbook.settings import ROOT
 from tests.support.processes.commands import dagster_home
@@ -21,6 +26,9 @@ from tests.support.processes.servers import free_port, served_bare, until
 
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
+POSTGRES = next((str(p) for p in sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
+# The digest of the dagster.yaml that named a queue of our own.
+FORMER = "dd8a2fe3ad1e3895e77743584a4384d1af33477713ed62e646e6789f539e9d10"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -41,22 +49,90 @@ def test_with_postgres_nothing_differs_but_the_storage() -> None:
     one_machine, postgres = read(CONFIGURATION), read(DEPLOY / "dagster.yaml")
     storage = postgres.pop("storage")
     assert postgres == one_machine
-    database = storage["postgres"]["postgres_db"]
-    assert database.pop("scheme") == "postgresql+psycopg2"
-    compose = read(DEPLOY / "compose.yaml")["services"]["rollbook"]["environment"]
-    assert {d["env"] for d in database.values()} == {n for n in compose if n.startswith("DAGSTER_PG_")}
+    assert storage == {"postgres": {"postgres_url": {"env": "DAGSTER_PG_URL"}}}
+
+
+def test_no_container_and_no_unit_has_a_secret_in_its_environment() -> None:
+    services = read(DEPLOY / "compose.yaml")["services"]
+    given = {name: value for service in services.values() for name, value in service["environment"].items()}
+    units = [(DEPLOY / name).read_text() for name in ("rollbook.service", "rollbook-sync.service")]
+    for line in "".join(units).splitlines():
+        if line.startswith("Environment="):
+            name, _, value = line.removeprefix("Environment=").partition("=")
+            given[name] = value
+    example = dotenv_values(ROOT / ".env.example")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings.os, "environ", given | example)  # type: ignore[attr-defined]
+        assert settings.secrets_in_environment() == {}
+    assert example["ROLLBOOK_API_KEY_FILE"]
+    assert services["rollbook"]["secrets"] == ["api_key"]
+    assert given["ROLLBOOK_API_KEY_FILE"] == "%d/api_key"
+    assert all("LoadCredential=api_key:" in unit for unit in units)
+
+
+@pytest.mark.skipif(POSTGRES is None or os.geteuid() != 0, reason="PostgreSQL is not installed, or cannot be started")
+def test_dagsters_storage_takes_the_password_from_pgpassfile_or_needs_none(tmp_path: Path) -> None:
+    """As compose has it, by the socket alone, and with a server of one's own."""
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # PostgreSQL refuses to run as root, and an account's folder is closed
+        os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
+        (password := Path(folder, "password")).write_text("pa:ss\n")
+        port = free_port()
+
+        def of_postgres(program: str, *arguments: str) -> None:
+            command = [f"{POSTGRES}/{program}", "-D", "data", *arguments]
+            subprocess.run(command, user="postgres", cwd=folder, check=True, capture_output=True, timeout=100)
+
+        made = ("-U", "dagster", "--pwfile", str(password), "--auth-host=scram-sha-256", "--auth-local=trust")
+        of_postgres("initdb", *made)
+        options = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder}"
+        of_postgres("pg_ctl", "-w", "-l", "log", "-o", options, "start")
+        try:
+            password.write_text(f"127.0.0.1:{port}:postgres:dagster:pa\\:ss\n")
+            password.chmod(0o600)
+            home = tmp_path / "home"
+            home.mkdir()
+            shutil.copy(DEPLOY / "dagster.yaml", home)
+            opens = "import dagster as dg\nwith dg.DagsterInstance.get() as instance: print(instance.get_runs_count())"
+            for url, more in (
+                (f"postgresql+psycopg2://dagster@/postgres?host={folder}&port={port}", {}),
+                (f"postgresql+psycopg2://dagster@127.0.0.1:{port}/postgres", {"PGPASSFILE": str(password)}),
+            ):
+                env = {**os.environ, "DAGSTER_HOME": str(home), "DAGSTER_PG_URL": url, **more}
+                done = run(sys.executable, "-c", opens, env=env)
+                assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+        finally:
+            of_postgres("pg_ctl", "-m", "immediate", "stop")
+
+
+def test_an_old_dagster_yaml_of_ours_is_replaced_and_an_edited_one_keeps_its_edits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former one named a queue that is gone, with which no process of Dagster would start."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    now = CONFIGURATION.read_text()
+    old = now.replace(
+        "instead of letting them wait for the lock.\nrun_coordinator:\n  module: dagster\n  class: QueuedRunCoordinator\n",
+        "instead of letting them wait for the lock. Rollbook's own queue is Dagster's, and\n"
+        "# notes the account that asked for a run in the UI.\n"
+        "run_coordinator:\n  module: rollbook.defs.launches\n  class: RunCoordinator\n",
+    )
+    assert sha256(old.encode()).hexdigest() == FORMER
+    path = tmp_path / "dagster.yaml"
+    longer = ("max_runtime_seconds: 21600", "max_runtime_seconds: 43200")
+    for before, after in ((old, now), (old.replace(*longer), now.replace(*longer)), ("telemetry: {}\n",) * 2):
+        path.write_text(before)
+        made_home()
+        assert path.read_text() == after
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
-def test_compose_reads_the_file_and_wants_a_password(tmp_path: Path) -> None:
+def test_compose_reads_the_file(tmp_path: Path) -> None:
     for name in ("compose.yaml", "Dockerfile"):
         shutil.copy(DEPLOY / name, tmp_path)
-    (tmp_path / "rollbook.env").write_text("ROLLBOOK_API_KEY=k\n")
-    command = ["docker-compose", "--file", str(tmp_path / "compose.yaml"), "config", "--quiet"]
-    bare = {k: v for k, v in os.environ.items() if k != "POSTGRES_PASSWORD"}
-    without = run(*command, env=bare)
-    assert (without.returncode, "put it into .env beside this file" in without.stderr) == (1, True)
-    given = run(*command, env={**bare, "POSTGRES_PASSWORD": "x"})
+    (tmp_path / "rollbook.env").write_text("ROLLBOOK_BASE_URL=https://records.example.org\n")
+    given = run("docker-compose", "--file", str(tmp_path / "compose.yaml"), "config", "--quiet")
     assert (given.returncode, given.stderr) == (0, "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryFile
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +28,7 @@ from rollbook.errors import RollbookError, SettingError, unexpected_error
 from rollbook.settings import (
     DEBUG,
     DEMO,
+    HANDED,
     INSTITUTION,
     INSTITUTIONS,
     PREFIX,
@@ -33,6 +36,8 @@ from rollbook.settings import (
     common_path,
     load,
     place,
+    public_environment,
+    secrets_in_environment,
 )
 from rollbook.store.published import DEMO_FOLDER
 from rollbook.tables import SETS
@@ -48,6 +53,13 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets.
 CONFIGURATION = PACKAGE / "defs" / "dagster.yaml"
+# Our dagster.yaml named a queue of our own, which is gone, where it now names Dagster's; the rest may have been edited.
+FORMER_QUEUE = (
+    "module: rollbook.defs.launches",
+    "class: RunCoordinator",
+    " Rollbook's own queue is Dagster's, and\n# notes the account that asked for a run in the UI.\n",
+)
+QUEUE = ("module: dagster", "class: QueuedRunCoordinator", "\n")
 # How serious a finding is, as the terminal shows it.
 LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
@@ -209,7 +221,10 @@ def home() -> Path | None:
 
 
 def made_home() -> Path:
-    """Dagster's home folder, made if it is not there, with our `dagster.yaml` if it has none. Raises SettingError."""
+    """Dagster's home folder, made if it is not there, with our `dagster.yaml` if it has none or an old one of ours.
+
+    Raises SettingError.
+    """
     path = Path(os.environ.get("DAGSTER_HOME", ""))
     if not path.is_absolute():
         raise SettingError(f"DAGSTER_HOME={path} must be a whole path, such as {path.absolute()}")
@@ -217,14 +232,40 @@ def made_home() -> Path:
         raise SettingError(f"DAGSTER_HOME={path} is a file: set it to a folder, in which Dagster keeps its records")
     try:
         files.folder(path)
-        if not (path / CONFIGURATION.name).exists():
-            files.write(path / CONFIGURATION.name, CONFIGURATION.read_bytes())
+        configuration = path / CONFIGURATION.name
+        if not configuration.exists():
+            files.write(configuration, CONFIGURATION.read_bytes())
+        elif FORMER_QUEUE[0] in (text := configuration.read_text("utf-8", "surrogateescape")):
+            for former, now in zip(FORMER_QUEUE, QUEUE, strict=True):
+                text = text.replace(former, now)
+            files.write(configuration, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise SettingError(
             f"DAGSTER_HOME={path} cannot be made or written to ({error.strerror}): set it to a folder that this account"
             " may write to"
         ) from None
     return path
+
+
+def without_secrets() -> dict[str, str]:
+    """Execute this command again without the secrets of its environment, if there are any; returns them.
+
+    For commands that run for long or start processes, at their begin: the system shows the environment with which a
+    process started for as long as the process lives, and each child gets a copy.
+    """
+    if number := os.environ.pop(HANDED, None):
+        with os.fdopen(int(number), encoding="ascii") as file:
+            handed: dict[str, str] = json.load(file)
+        return handed
+    if secrets := secrets_in_environment():
+        with TemporaryFile("w", encoding="ascii") as file:  # without a name
+            json.dump(secrets, file)
+            file.flush()
+            file.seek(0)
+            os.set_inheritable(file.fileno(), True)
+            variables = {HANDED: str(file.fileno())} | public_environment()
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], variables)  # noqa: S606 - this command
+    return {}
 
 
 Demo = Annotated[bool, typer.Option("--demo", help="Use the demo's warehouse.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +14,20 @@ import typer
 
 from rollbook import institutions
 from rollbook.cli.answers import show_answer, write_export
-from rollbook.cli.app import LEVELS, Panel, app, err, out, parse_day, print_json, progress, received, safe, table
+from rollbook.cli.app import (
+    LEVELS,
+    Panel,
+    app,
+    err,
+    out,
+    parse_day,
+    print_json,
+    progress,
+    received,
+    safe,
+    table,
+    without_secrets,
+)
 from rollbook.cli.serve import Browser, show_app, stopping_on_signals
 from rollbook.errors import ArgumentError, HeldError, RollbookError, SettingError
 from rollbook.export import Format, check_target
@@ -87,6 +101,7 @@ def sync(
 
     Exits 0 when all are synced (or paused), 1 when some failed, 3 when some are held and none failed.
     """
+    os.environ.update(without_secrets())  # for this process alone: a worker is given those of its institution
     if day is not None and day > (datetime.now(UTC) + timedelta(hours=14)).date():  # the easternmost zone's
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
     fleet = open_fleet(only, jobs)
@@ -360,6 +375,7 @@ def explore(
 
     For one institution's classes and students, run rollbook --institution NAME explore.
     """
+    without_secrets()
     check_is_there(_file())
     if not is_of_all():
         raise ArgumentError("This is about all institutions: leave out --institution and ROLLBOOK_INSTITUTION")

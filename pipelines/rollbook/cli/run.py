@@ -56,27 +56,28 @@ def init(
         str, typer.Option(prompt="Address of the records service", metavar="URL", help="Asked for if it is not given.")
     ],
 ) -> None:
-    """Write the service's address and the API key into `.env`, and make the folder that Dagster needs.
+    """Write the service's address into `.env` and the API key into `.api-key`, and make the folder that Dagster needs.
 
-    Asks for the key, or reads it from standard input: it never stands in a command. An `.env` that is there stays as it
-    is.
+    Asks for the key, or reads it from standard input: it never stands in a command, nor in the environment. A file that
+    is there stays as it is.
     """
-    from dotenv import dotenv_values, set_key
+    from dotenv import set_key
 
-    path = settings.ROOT / ".env"
-    if path.exists():
-        raise ArgumentError(f"{path} is there already: change it with an editor")
+    path, key_file = settings.ROOT / ".env", settings.ROOT / ".api-key"
+    for there in filter(Path.exists, (path, key_file)):
+        raise ArgumentError(f"{there} is there already: change it with an editor")
     key = typer.prompt("API key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline().strip()
     settings.load(fetches=True, base_url=base_url.strip(), api_key=key)  # malformed ones are refused
+    files.write(key_file, f"{key}\n".encode())
     files.write(path, b"")
-    for name, value in (("BASE_URL", base_url.strip()), ("API_KEY", key)):
+    for name, value in (("BASE_URL", base_url.strip()), ("API_KEY_FILE", key_file.name)):
         set_key(path, f"{settings.PREFIX}{name}", value, quote_mode="always")
     files.set_mode(path, files.PRIVATE_FILE)
-    if dotenv_values(path)[f"{settings.PREFIX}API_KEY"] != key:
-        path.unlink()
-        raise ArgumentError("This key cannot stand in .env, as with ${...}: put ROLLBOOK_API_KEY into the environment")
     made_home()
-    out.print(f"Wrote {safe(str(path))}, which only you can read. Next: `rollbook doctor`, then `rollbook sync`.")
+    out.print(
+        f"Wrote {safe(str(path))} and, for the key alone, {safe(str(key_file))}: only you can read them. Next:"
+        " `rollbook doctor`, then `rollbook sync`."
+    )
 
 
 @app.command(rich_help_panel=Panel.SYNC)

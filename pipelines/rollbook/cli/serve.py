@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -50,14 +50,15 @@ from rollbook.cli.app import (
     safe,
     table,
     warehouse_path,
+    without_secrets,
 )
 from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
-from rollbook.settings import DEMO, PREFIX, ROOT
+from rollbook.settings import API_KEY, DEMO, IN_ROOT, PREFIX, ROOT, SERVED_BY, is_read_here
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
 from rollbook.store.statements import statements
 from rollbook.util import files, machine
-from rollbook.util.text import count_of
+from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from rollbook.night.rollbook import Rollbook
@@ -66,9 +67,9 @@ STOP_WITHIN = 20.0  # seconds
 MAX_SOCKET = 100  # bytes of a socket's path
 LAST_QUERIES = 5  # seconds
 
-# Linux's prctl, which Python does not offer. On other systems a killed `serve` leaves orphans.
+# Linux's prctl, which Python does not offer. On other systems `serve` may leave orphans.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_SET_PARENT_DEATH_SIGNAL = 1
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 
 
 @app.command(rich_help_panel=Panel.SYNC)
@@ -84,15 +85,19 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="Serve the demo's warehouse, and its made-up school.")] = False,
 ) -> None:
     """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
+    secrets = without_secrets()
     with ExitStack() as stack:
         if demo:
             from rollbook.sandbox import Sandbox
 
             prepare(stack.enter_context(Sandbox(api_key=KEY)).url)
+            secrets = {API_KEY: os.environ.pop(API_KEY)}
         stack.enter_context(_only_server(f"http://{host}:{port}"))
+        stack.enter_context(stopping_on_signals())
+        stack.enter_context(_in_files(secrets))
         names, runs = _what_is_served()
         listening(host, port, "serve").close()
-        stack.enter_context(stopping_on_signals())
+        stack.enter_context(_ending_orphans())
         _create_dagster_tables()
         workspace = made_home() / "served.yaml"
         children = {"code server": stack.enter_context(_code_server(workspace))}
@@ -130,6 +135,30 @@ def _only_server(url: str) -> Iterator[None]:
         now = datetime.now(UTC)
         who = f"process {os.getpid()} of {machine.account()} on {socket.gethostname()}"
         files.note_holder(path, f"{who} since {now:%Y-%m-%d %H:%M} UTC, {url}")
+        yield
+
+
+@contextmanager
+def _in_files(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Put secrets into files that `<NAME>_FILE` names, in a private folder; the children start there.
+
+    A launch can read every variable of Dagster's processes, and Dagster reads `.env` where it starts: in this folder
+    is none. It is removed at the end, or else by the next start.
+    """
+    home, unread = made_home(), [name for name in secrets if not is_read_here(name)]
+    if unread:
+        err.print(
+            f"[yellow]Note:[/] Dagster is started without {safe(listed(unread))}: a launch could read each variable"
+        )
+    with machine_errors(home), ExitStack() as stack:
+        files.sweep_aside(home)
+        folder = stack.enter_context(files.aside(home))
+        for name, secret in secrets.items():
+            if name not in unread:
+                files.write(folder / name, secret.encode("utf-8", "surrogateescape"))
+                os.environ[f"{name}_FILE"] = str(folder / name)
+        os.environ[IN_ROOT] = str(ROOT)
+        os.chdir(folder)
         yield
 
 
@@ -204,9 +233,6 @@ def child_process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a child in its own process group, so that Ctrl-C reaches the child once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
         command,
-        # Dagster reads `.env` in the current folder; the demo's children find none.
-        cwd=os.environ["DAGSTER_HOME"] if DEMO in os.environ else ROOT,
-        env=os.environ,
         start_new_session=True,
         preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, which takes no lock
     )
@@ -219,6 +245,38 @@ def child_process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+@contextmanager
+def _ending_orphans() -> Iterator[None]:
+    """At the end, kill what is left of the processes that the children started: a run, its workers, its logs.
+
+    Until then, this process inherits those whose parent has ended. The next sync recovers an interrupted one.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_SET_CHILD_SUBREAPER, 1)
+    os.environ[SERVED_BY] = str(os.getpid())
+    try:
+        yield
+    finally:
+        until = time.monotonic() + STOP_WITHIN
+        while (left := machine.descendants(os.getpid())) and time.monotonic() < until:
+            for number in left:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            time.sleep(0.05)
+
+
+def _bury_orphans(children: Iterable[int]) -> None:
+    """Take the exit codes of inherited processes that have ended; those of the own children are their `Popen`'s."""
+    if _LIBC is None:
+        return
+    with suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in children:
+            os.waitpid(ended.si_pid, 0)
 
 
 def _end_with_parent() -> None:
@@ -237,6 +295,7 @@ def _wait(children: Mapping[str, subprocess.Popen[bytes]]) -> None:
                         f"The {name} ended by itself ({child.returncode}); its last lines are above. Start `rollbook"
                         " serve` again: runs and ticks go on where they stopped"
                     )
+            _bury_orphans([child.pid for child in children.values()])
             time.sleep(0.5)
     finally:
         for child in children.values():  # all at once: each takes seconds to stop
@@ -258,6 +317,7 @@ def explore(
 
     Listens on this machine only, and requires the token in the printed address.
     """
+    without_secrets()
     check_is_there(warehouse_path(demo=demo) / PUBLISHED)
     show_app(port, browser=browser)
 
@@ -385,7 +445,8 @@ def play_day(rollbook: Rollbook, day: date, *, in_dagster: bool = False) -> None
     if in_dagster:
         job = ("-m", "rollbook.definitions", "--select", "*", "--partition", str(day))
         command = [sys.executable, "-m", "dagster", "asset", "materialize", *job]
-        subprocess.run(command, cwd=os.environ["DAGSTER_HOME"], capture_output=True, check=False)  # noqa: S603 - our own
+        env = settings.public_environment() | {API_KEY: KEY}
+        subprocess.run(command, cwd=os.environ["DAGSTER_HOME"], env=env, capture_output=True, check=False)  # noqa: S603 - our own
     else:
         with suppress(HeldError):
             sync(rollbook, day)
@@ -402,7 +463,7 @@ def prepare(base_url: str) -> None:
     choose_warehouse()
     os.environ |= {
         f"{PREFIX}BASE_URL": base_url,
-        f"{PREFIX}API_KEY": KEY,
+        API_KEY: KEY,
     }
 
 

@@ -14,15 +14,14 @@ from pydantic import Field
 from rollbook import settings
 from rollbook.assembly import assemble
 from rollbook.defs import runs
-from rollbook.defs.launches import RunCoordinator
-from rollbook.defs.partitions import BY_TAG
 from rollbook.defs.school import School
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.landing.manifest import PARTS
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations import approvals, discard
 
-NO_LOGIN = "the UI, no login"
+# Who decided, where nobody is known.
+UI = "the UI"
 Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
 
 
@@ -73,7 +72,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
             held = approvals.to_approve(rollbook, every_day=True)
             days = [each.snapshot_date for each in held if each.hold_digest in config.held]
             with _recorded(rollbook, max(days, default=rollbook.today())):
-                approvals.approve(rollbook, config.held, only=config.only, reason=config.reason, by=_asked_by(context))
+                approvals.approve(rollbook, config.held, only=config.only, reason=config.reason, by=UI)
 
     @dg.op(name=school.named("landing"), required_resource_keys=resource)
     def discard_landing(context: dg.OpExecutionContext, config: Discarding) -> None:
@@ -89,7 +88,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
                 day,
                 config.landing or None,
                 reason=config.reason.strip(),
-                by=_asked_by(context),
+                by=UI,
                 confirm=lambda _: config.confirm,
             )
 
@@ -125,7 +124,6 @@ def _opened(context: dg.OpExecutionContext, school: School, institution: str) ->
         else:
             if not institution:
                 raise ArgumentError("This is a district: name the institution")
-            runs.keep_key_of(institution)
             yield assemble(settings.load(fetches=False, institution=institution))
     except RollbookError as error:
         raise runs.Failed(error) from None
@@ -138,9 +136,3 @@ def _recorded(rollbook: Rollbook, day: date) -> AbstractContextManager[object]:
     from rollbook.fleet.nights import recorded  # a single school loads nothing of the fleet
 
     return recorded(rollbook, day)
-
-
-def _asked_by(context: dg.OpExecutionContext) -> str:
-    """The account that launched a run in the UI, if known: our own queue says so; a launch itself may say anything."""
-    is_known = isinstance(context.instance.run_coordinator, RunCoordinator)
-    return (context.run.tags.get(BY_TAG) if is_known else "") or NO_LOGIN

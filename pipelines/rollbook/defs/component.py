@@ -1,12 +1,13 @@
 """Everything that Dagster loads: for Rollbook's own code location, and as a component of another Dagster project."""
 
+from pathlib import Path
+
 import dagster as dg
 from pydantic import Field
 
 from rollbook.defs import assets, by_hand, partitions
 from rollbook.defs.school import RollbookResource, School
 from rollbook.defs.sensors import sensors
-from rollbook.settings import API_KEY
 from rollbook.util import files
 
 
@@ -24,7 +25,8 @@ def load(school: School | None = None) -> dg.Definitions:
         executor_def=dg.in_process_executor,
         description="Fetch both sets, snapshot, merge and publish them: one day, one run.",
     )
-    # Our own UI's launchpad should offer no folder, and the guard in front of it refuses a launch that names one.
+    # Our own UI's launchpad should offer no folder, and a launch can name none: neither a warehouse, nor one in which
+    # Dagster's own resource would store what the steps return, which is nothing.
     resource = RollbookResource(folder=school.folder())
     fixed = dg.ResourceDefinition(lambda _: resource, config_schema={}, description=RollbookResource.__doc__)
     return dg.Definitions(
@@ -32,7 +34,9 @@ def load(school: School | None = None) -> dg.Definitions:
         jobs=[job, *by_hand.jobs(school)],
         schedules=partitions.schedules(school, sources),
         sensors=sensors(school),
-        resources={school.named("rollbook"): resource if school.given else fixed},
+        resources={school.named("rollbook"): resource}
+        if school.given
+        else {school.named("rollbook"): fixed, "io_manager": dg.mem_io_manager},
         executor=None if school.given else dg.in_process_executor,
     )
 
@@ -49,7 +53,10 @@ class RollbookComponent(dg.Component, dg.Model, dg.Resolvable):
         pattern="^[A-Za-z0-9_]*$",
         description="Stands in front of all assets, jobs and sensors of this school.",
     )
-    api_key_variable: str = Field(default=API_KEY, description="The environment variable that holds the key.")
+    api_key_file: str = Field(
+        default="",
+        description="The file that holds the key, from the project's root; by default ROLLBOOK_API_KEY_FILE names it.",
+    )
     timezone: str = Field(default="UTC", description="The zone that decides which day it is.")
     cron: str = Field(default="15 2 * * *", description="When the nightly sync runs, in that zone.")
     warehouse: str = Field(default="warehouse", description="The folder for the data, from the project's root.")
@@ -59,4 +66,5 @@ class RollbookComponent(dg.Component, dg.Model, dg.Resolvable):
         files.keep_private(None)
         given = {"base_url": self.base_url, "timezone": self.timezone, "cron": self.cron}
         given["warehouse"] = str(context.project_root / self.warehouse)
-        return load(School(self.name, given, self.api_key_variable))
+        key_file = context.project_root / Path(self.api_key_file).expanduser() if self.api_key_file else None
+        return load(School(self.name, given, key_file))

@@ -86,7 +86,6 @@ def _sync_alone(
     context: dg.AssetExecutionContext, options: Options, school: School, name: str, days: Sequence[date]
 ) -> Events:
     """Sync one institution here, and record its outcome. It does not materialize the district's day."""
-    runs.keep_key_of(name)
     rollbook = assemble(settings.load(fetches=True, institution=name))
     failure, ended = None, list[NightOutcome]()
     try:

@@ -21,8 +21,6 @@ RANGE_START = "dagster/asset_partition_range_start"
 # A run with this tag fetches, whichever day it covers; the schedule and each run that fetches set it.
 SYNC_TAG = "rollbook/sync"
 NIGHTLY, BY_HAND = "nightly", "hand"
-# The account that asked for a run in the UI; the coordinator of `launches` sets it.
-BY_TAG = "rollbook/by"
 # Either tag marks a backfill: launched in the UI over several days.
 BACKFILL_TAGS = {"dagster/backfill", RANGE_START}
 # The institutions that a run is limited to, comma-separated; without it, a run covers all of the registry.

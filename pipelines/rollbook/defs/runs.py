@@ -5,18 +5,20 @@ Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and the
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import dagster as dg
 from filelock import Timeout
 
-from rollbook import settings
 from rollbook.errors import HeldError, NotConfirmedError, RollbookError
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.settings import SERVED_BY
 from rollbook.util import files
 
 # A year, and a month more to compare with the year before.
@@ -71,17 +73,23 @@ def hold_table(counts: Iterable[TableCounts]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.md("\n".join(lines))
 
 
-def keep_key_of(institution: str) -> None:
-    """Remove all other institutions' keys from this process's environment: a run inherits every key from Dagster."""
-    if (registry := settings.registry()) is not None and institution in registry.institutions:
-        for variable in registry.variables("api_key") - registry[institution].variables("api_key"):
-            os.environ.pop(variable, None)
-
-
 def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Hold a run's lock until this process ends: however it ends, the system then frees the lock."""
+    """Hold a run's lock until this process ends: however it ends, the system then frees the lock.
+
+    A killed `rollbook serve` could not end this process, so it ends by itself.
+    """
     _locks.append(files.Lock(run_lock(instance, run_id)))
     _locks[-1].acquire()
+    if served_by := os.environ.get(SERVED_BY):
+        Thread(target=_end_with, args=(int(served_by),), daemon=True).start()
+
+
+def _end_with(process: int) -> None:
+    with suppress(OSError):  # it is gone, or another account's process has its number
+        while True:
+            os.kill(process, 0)
+            time.sleep(1)
+    os._exit(1)
 
 
 def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:

@@ -1,6 +1,5 @@
 """The school, or the district, that a code location serves: the resource of its runs, its settings and its names."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +23,13 @@ class RollbookResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the
 class School:
     """Where the settings come from, and what stands in front of every name in Dagster.
 
-    A component's school has a name, settings that were `given` and a variable that holds the key. Rollbook's own code
+    A component's school has a name, settings that were `given` and a file that holds the key. Rollbook's own code
     location has none of them: there the environment says everything, and a registry may list many institutions.
     """
 
     name: str = ""
     given: Mapping[str, object] = field(default_factory=dict)
-    key_variable: str = ""
+    key_file: Path | None = None
 
     def key(self, *path: str) -> dg.AssetKey:
         """An asset's key."""
@@ -47,8 +46,9 @@ class School:
     def settings(self, folder: str | None = None) -> Settings:
         """The settings as they are now, of the warehouse in a folder. Raises SettingError."""
         own: dict[str, Any] = {**self.given, **({"warehouse": folder} if folder else {})}
-        if self.key_variable:
-            own["api_key"] = os.environ.get(self.key_variable, "")
+        if self.key_file is not None:
+            # Without the key everything loads all the same, and a night says that it is not set.
+            own["api_key"] = self.key_file.read_text("utf-8-sig").strip() if self.key_file.is_file() else ""
         return settings.load(fetches=False, **own)
 
     def warehouses(self) -> list[Path]:

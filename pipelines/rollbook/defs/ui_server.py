@@ -27,7 +27,6 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 
 from rollbook import settings
 from rollbook.defs import partitions
-from rollbook.defs.launches import Launches, RunCoordinator
 from rollbook.defs.runs import UNDER_WAY
 from rollbook.defs.school import School
 from rollbook.outputs.report import served
@@ -75,8 +74,7 @@ def serve(host: str, port: int, workspace: str, names: Iterable[str] = ()) -> No
             Thread(target=keep_days_current, args=(context, school, days), daemon=True).start()
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
             app.routes[:0] = served.ROUTES  # first, since Dagster's last route takes every path
-            accounts, RunCoordinator.is_guarded = settings.account_names(), True
-            guarded = Guard(Launches(app), allowed_hosts(host, port, names), accounts=accounts)
+            guarded = Guard(app, allowed_hosts(host, port, names), accounts=settings.account_names())
             uvicorn.run(guarded, host=host, port=port, log_level="warning", **LIMITS)
 
 

@@ -333,8 +333,7 @@ class Fleet:
         waiting.
         """
         limit = self.jobs or min(2 * (os.cpu_count() or 1), MAX_JOBS)
-        secret = settings.key_variables() | self.registry.variables()
-        environment = {k: v for k, v in os.environ.items() if k not in secret} | machine.bare_environment()
+        environment = settings.public_environment() | machine.bare_environment()
         base_url = os.environ.get(f"{settings.PREFIX}BASE_URL", "")
         urls = {name: str(self.registry[name].values.get("base_url", base_url)) for name in institutions}
         # An institution without an address shares no host.
@@ -374,8 +373,9 @@ class Fleet:
     def _task(self, task: type[Task], name: str, arguments: Mapping[str, Any]) -> Task:
         """A task for an institution, with the institution's own secrets alone."""
         own = self.registry[name]  # the worker reads secrets that are in files
-        names = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
-        secrets = {n: os.environ[n] for n in names if n in os.environ and task is not Backfill}
+        needed = own.variables() | (set() if "api_key" in own.values else {settings.API_KEY})
+        given = settings.secrets_in_environment().items()
+        secrets = {n: v for n, v in given if settings.is_of_library(n) or (n in needed and task is not Backfill)}
         return task(institution=name, secrets=secrets, now=self.now, **arguments)
 
     def _result(self, worker: _Worker, day: date | None) -> WorkerResult:

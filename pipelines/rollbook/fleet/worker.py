@@ -101,7 +101,7 @@ def failed_night(error: Exception, at: datetime, day: date | None) -> NightOutco
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Work for an institution. `secrets` are the environment variables that its settings read.
+    """Work for an institution. `secrets` are the variables that its settings, and libraries, read.
 
     The moment is `now` (default: by this machine's clock).
     """
@@ -217,13 +217,14 @@ def work(task: Sync | Backfill | Check) -> WorkerResult:
 
 
 def _load(task: Task) -> settings.Settings:
-    """The institution's settings. Its secrets are in the environment meanwhile: no later process inherits them."""
+    """The institution's settings. Its own secrets are in the environment meanwhile; what libraries read stays."""
     os.environ.update(task.secrets)
     try:
         return settings.load(institution=task.institution, fetches=not isinstance(task, Backfill))
     finally:
         for secret in task.secrets:
-            del os.environ[secret]
+            if not settings.is_of_library(secret):
+                del os.environ[secret]
 
 
 class _Lines(logging.Formatter):

@@ -24,7 +24,7 @@ from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.pseudonymous import Pseudonymous
-from rollbook.settings import ROOT, misspelt
+from rollbook.settings import misspelt, secret_files, secrets_in_environment
 from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import Page, institution, page_of
 from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
@@ -75,9 +75,14 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
     names = ", ".join(settings.notify_names)
     says = f"alerts go to {names} (nothing was sent now)" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
     yield Finding("alerts", Level.OK, says)
-    env = ROOT / ".env"
-    if _is_open(env):
-        yield Finding("settings", Level.WARNING, f"{env} holds the key and others may read it: chmod 600 {env}")
+    for path in filter(_is_open, secret_files()):
+        yield Finding("settings", Level.WARNING, f"{path} holds a secret and others may read it: chmod 600 {path}")
+    if shown := [*secrets_in_environment()]:
+        says = (
+            f"the environment holds {listed(shown)}, which every program started here gets: put what Rollbook needs"
+            f" into private files, as in {shown[0]}_FILE=/path/of/the/file, and leave out the rest"
+        )
+        yield Finding("settings", Level.WARNING, says)
 
 
 def _check_files(rollbook: Rollbook) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ from rollbook.errors import (
     SettingError,
     UnreachableError,
 )
+from rollbook.settings import with_secrets_of_libraries
 from rollbook.source.envelope import UnreadableError, refused_status
 from rollbook.util import files
 
@@ -138,21 +139,22 @@ class Client:
         self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
         https = self._base.startswith("https:")
         try:
-            self._http = httpx.Client(
-                headers={
-                    "X-API-Key": settings.api_key.get_secret_value(),
-                    "User-Agent": f"Rollbook/{__version__} (read-only sync)",
-                    # Else some frameworks answer as they would a browser: a refused key with a redirect to a login.
-                    "Accept": "application/json, */*;q=0.5",
-                    "Accept-Encoding": "gzip",  # the only encoding that is decompressed here, piece by piece
-                },
-                timeout=timeouts,
-                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-                follow_redirects=False,
-                # Without TLS, loading certificates (0.1 s) is needless; an empty context trusts no server.
-                verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-                trust_env=https,
-            )
+            with with_secrets_of_libraries():
+                self._http = httpx.Client(
+                    headers={
+                        "X-API-Key": settings.api_key.get_secret_value(),
+                        "User-Agent": f"Rollbook/{__version__} (read-only sync)",
+                        # Else some frameworks answer as to a browser: a refused key with a redirect to a login.
+                        "Accept": "application/json, */*;q=0.5",
+                        "Accept-Encoding": "gzip",  # the only encoding that is decompressed here, piece by piece
+                    },
+                    timeout=timeouts,
+                    limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+                    follow_redirects=False,
+                    # Without TLS, loading certificates (0.1 s) is needless; an empty context trusts no server.
+                    verify=True if https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                    trust_env=https,
+                )
         except (ImportError, ValueError, OSError):
             raise SettingError(
                 "the proxy or certificates named in the environment (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE) cannot"

@@ -104,6 +104,19 @@ def in_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def descendants(process: int) -> list[int]:
+    """Return the processes that a process has started, and those that these have; none where /proc is missing."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            state, parent = stat.read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
+            parents[int(stat.parent.name)] = -1 if state == "Z" else int(parent)
+    found = [process]
+    for each in found:
+        found += [number for number, parent in parents.items() if parent == each]
+    return found[1:]
+
+
 def account() -> str:
     """Return the name of the account that runs this. From the system: environment variables can be set to anything."""
     return name_of_account(os.geteuid())

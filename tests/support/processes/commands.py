@@ -98,6 +98,7 @@ def _run(arguments: tuple[str, ...], variables: dict[str, str], cwd: Path, strea
     time.tzset()
     os.chdir(cwd)
     sys.argv = [*COMMAND, *arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
     from rollbook.cli import main
 
     main()

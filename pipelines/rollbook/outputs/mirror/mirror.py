@@ -47,7 +47,7 @@ from rollbook.night import past
 from rollbook.night.listeners import Listener
 from rollbook.night.past import always
 from rollbook.night.rollbook import Rollbook
-from rollbook.settings import Settings
+from rollbook.settings import Settings, with_secrets_of_libraries
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.published import REGISTERED
@@ -503,7 +503,8 @@ class Bucket:
     """A folder of an object store; `url` is such as s3://bucket/prefix. Thread-safe.
 
     Credentials, region and endpoint come from the environment, as for the store's own tools (AWS_ACCESS_KEY_ID,
-    AWS_ENDPOINT_URL and so on). Every method raises MirrorError.
+    AWS_ENDPOINT_URL and so on), or from the files that variables such as AWS_SECRET_ACCESS_KEY_FILE name. Every method
+    raises MirrorError.
     """
 
     def __init__(self, url: str, folder: str = "") -> None:
@@ -523,7 +524,8 @@ class Bucket:
             else:
                 client = {"timeout": f"{REQUEST_SECONDS}s", "connect_timeout": "10s", "allow_http": True}
                 retry = {"max_retries": 10, "retry_timeout": timedelta(seconds=RETRY_SECONDS)}
-                self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
+                with with_secrets_of_libraries():
+                    self._store = self._obstore.store.from_url(self.url, client_options=client, retry_config=retry)
 
     def put(self, name: str, content: Path, digest: str) -> None:
         """Store an object and read the content back; raises MirrorError when the SHA-256 is not `digest`."""

@@ -13,10 +13,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rollbook.errors import UndeliveredError
-from rollbook.settings import key_variables, messengers
+from rollbook.settings import (
+    is_of_library,
+    messengers,
+    public_environment,
+    secrets_in_environment,
+    with_secrets_of_libraries,
+)
 
 if TYPE_CHECKING:
     from apprise import NotifyLogEntry
@@ -34,10 +40,15 @@ def send(addresses: SecretStr, names: Sequence[str], subject: str, text: str) ->
 
     A service that took the message but never answered may have shown it, so it is not retried.
     """
-    order = {"addresses": addresses.get_secret_value(), "names": names, "subject": subject, "text": text}
-    env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **os.environ}  # like httpx and mail
-    for name in key_variables():  # it needs no key of the records service
-        env.pop(name, None)
+    order: dict[str, Any] = {
+        "addresses": addresses.get_secret_value(),
+        "names": names,
+        "subject": subject,
+        "text": text,
+    }
+    with with_secrets_of_libraries():  # a proxy's password
+        order["environment"] = {k: v for k, v in secrets_in_environment().items() if is_of_library(k)}
+    env = {"REQUESTS_CA_BUNDLE": os.environ.get("SSL_CERT_FILE", ""), **public_environment()}  # like httpx and mail
     direct = env.get("no_proxy") or env.get("NO_PROXY", "")  # plain http goes to this machine, and through no proxy
     env |= {"no_proxy": f"{direct},localhost,127.0.0.0/8,::1", "NETRC": os.devnull}
     try:
@@ -63,6 +74,7 @@ def main() -> None:
     import apprise
 
     order = json.load(sys.stdin)
+    os.environ.update(order["environment"])
     chosen = {name: notifier for name, notifier in messengers(order["addresses"]).items() if name in order["names"]}
     for notifier in chosen.values():
         notifier.socket_connect_timeout = notifier.socket_read_timeout = order["seconds"] / 2
