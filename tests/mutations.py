@@ -94,6 +94,13 @@ MUTATIONS = (
         "G12", 'if parts.scheme == "http" and not is_loopback(parts.hostname):', "if False:", "test_settings.py source"
     ),
     Mutation("G12", "PRIVATE_FILE = 0o600", "PRIVATE_FILE = 0o644", "test_files.py store landing night"),
+    Mutation("G12", "if not (is_sent or is_kept or is_first):", "if False:", "ui/test_guard.py"),
+    Mutation(
+        "G12",
+        'can_keep = self.is_browsers(asked.headers["host"].lower(), address)',
+        "can_keep = True",
+        "ui/test_guard.py",
+    ),
     Mutation(
         "G13", "_TRANSIENT = frozenset({408, 425, 429})", "_TRANSIENT = frozenset({403, 408, 425, 429})", "source"
     ),

@@ -216,7 +216,7 @@ def _toml(value: Any) -> str:
 
 
 def _unknown(key: str, names: frozenset[str]) -> str:
-    if key in ("warehouse", "institution", "institutions", "ui_hosts", "ui_accounts"):
+    if key in ("warehouse", "institution", "institutions", "ui_hosts"):
         return f"which is the same for all institutions: set ROLLBOOK_{key.upper()} in the environment"
     near = get_close_matches(key.lower().removeprefix("rollbook_"), names, n=1)
     return f"which is not a setting{f'; did you mean {near[0]}?' if near else ''}"

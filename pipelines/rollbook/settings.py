@@ -230,13 +230,6 @@ def _hosts(value: str) -> str:
     return ", ".join(names)
 
 
-def _accounts(value: str) -> str:
-    names = [name.strip() for name in value.split(",")]
-    if not all(name.isprintable() and name and " " not in name for name in names):
-        raise ValueError("must be the name of an account of this machine, or several with commas between")
-    return ", ".join(names)
-
-
 def _columns(value: str) -> str:
     return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
 
@@ -287,7 +280,6 @@ CronLine = Annotated[str, AfterValidator(_cron)]
 Addresses = Annotated[SecretStr, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
-AccountNames = Annotated[str, AfterValidator(_accounts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
 ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
@@ -422,22 +414,16 @@ class SourceSettings(_Group):
 
 
 class GuardSettings(_Group):
-    """The limits of a hold (G3), and the host names and accounts that reach the UI (G12)."""
+    """The limits of a hold (G3), and the host names that reach the UI (G12)."""
 
     hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
     hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
     ui_hosts: HostNames | None = None
-    ui_accounts: AccountNames | None = None
 
     @cached_property
     def ui_names(self) -> list[str]:
         """The host names by which browsers reach the UI, besides the names of this machine."""
         return self.ui_hosts.split(", ") if self.ui_hosts else []
-
-    @cached_property
-    def account_names(self) -> list[str]:
-        """The accounts of this machine that may use the UI and explore, besides the account that runs both."""
-        return self.ui_accounts.split(", ") if self.ui_accounts else []
 
 
 class AlertSettings(_Group):
@@ -484,9 +470,7 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 S = TypeVar("S", bound=_Group)
 
 # Settings that an institution of a registry may not set for itself.
-_FOR_ALL = frozenset(
-    {"warehouse", "institution", "institutions", "ui_hosts", "ui_accounts", "fleet_engine", "untracked"}
-)
+_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine", "untracked"})
 # The least length of a secret; names of variables that hold one, and of those that only say where it is; an address
 # with a password.
 _LONG = 8
@@ -564,11 +548,6 @@ def is_of_all() -> bool:
 def ui_names() -> list[str]:
     """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
     return _checked(GuardSettings, {}).ui_names
-
-
-def account_names() -> list[str]:
-    """Return this machine's accounts that may use the UI and explore. Raises SettingError."""
-    return _checked(GuardSettings, {}).account_names
 
 
 def check_words(words: str, secrets: Iterable[str] = ()) -> None:

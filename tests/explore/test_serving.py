@@ -21,7 +21,6 @@ import pytest
 from rollbook.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence
 from rollbook.landing.records import MAX_ID
 from rollbook.privacy import access
-from rollbook.util.request_guard import OTHER_ACCOUNT
 from tests.support.nights import new_house, night
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import COMMAND, run_at
@@ -78,14 +77,13 @@ def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
 def test_it_opens_the_browser_by_a_private_file_without_the_token_in_its_name(
     fortnight: School, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    told, temporary = tmp_path / "told", tmp_path / "temporary"
-    temporary.mkdir()
+    told, home = tmp_path / "told", tmp_path / "home"
     stand_in = tmp_path / "browser"
     stand_in.write_text(
-        f'#!/bin/sh\n(echo "$@"; cat "${{1#file://}}"; echo; ls -lR {temporary}) > {told}.part; mv {told}.part {told}\n'
+        f'#!/bin/sh\n(echo "$@"; cat "${{1#file://}}"; echo; ls -lR {home}) > {told}.part; mv {told}.part {told}\n'
     )
     stand_in.chmod(0o755)
-    screen = {"DISPLAY": ":9", "BROWSER": str(stand_in), "TMPDIR": str(temporary), "TERM": "dumb", "COLUMNS": "300"}
+    screen = {"DISPLAY": ":9", "BROWSER": str(stand_in), "TERM": "dumb", "COLUMNS": "300", "DAGSTER_HOME": str(home)}
     terminal, theirs = os.openpty()
     process = subprocess.Popen(
         [*COMMAND, "explore", "--port", str(free_port()), *options],
@@ -106,7 +104,8 @@ def test_it_opens_the_browser_by_a_private_file_without_the_token_in_its_name(
             argument, page, *listed = told.read_text().splitlines()
             assert token not in argument
             assert page == f'<meta http-equiv="refresh" content="0; url={address[0]}">'
-            assert [line.split()[0] for line in listed if line.startswith(("-", "d"))] == ["drwx------", "-rw-------"]
+            modes = [line.split()[0] for line in listed if line.startswith(("-", "d"))]
+            assert modes == ["drwx------", "-rw-------", "-rw-------", "-rw-------"]
     finally:
         process.terminate()
         process.wait(60)
@@ -114,7 +113,6 @@ def test_it_opens_the_browser_by_a_private_file_without_the_token_in_its_name(
         os.close(theirs)
     assert process.returncode == 0
     assert told.exists() is not bool(options)
-    assert [*temporary.iterdir()] == []
 
 
 def test_of_a_taken_port_it_says_how_to_choose_another(fortnight: School) -> None:
@@ -132,17 +130,26 @@ def test_only_its_own_pages_get_in_and_only_with_the_token(explored: Explored) -
     own, address = f"http://{explored.host}", f"/watch?show=new&access_token={explored.token}"
     assert ask(explored, address, {"Host": "evil.example"})[:2] == (403, WRONG_HOST)
     assert ask(explored, address, {"Host": f"evil.example:{explored.port}"})[:2] == (403, WRONG_HOST)
-    # Its cookie would go to all ports of a name that others know.
-    for name in ("127.0.0.1", "localhost", "[::1]", "other.localhost"):
-        assert ask(explored, address, {"Host": f"{name}:{explored.port}"})[:2] == (403, WRONG_HOST)
+    assert ask(explored, address, {"Host": f"other.localhost:{explored.port}"})[:2] == (403, WRONG_HOST)
+    # Its cookie would go to all ports of a name that others know: under these, only a program is let in.
+    for name in ("127.0.0.1", "localhost", "[::1]"):
+        known = {"Host": f"{name}:{explored.port}"}
+        browser = known | {"Cookie": f"rollbook-{explored.port}={explored.token}"}
+        assert [ask(explored, path, browser).status for path in ("/watch", address)] == [401, 401]
+        assert ask(explored, "/watch", known | {"Authorization": f"Bearer {explored.token}"}).status == 200
+    assert ask(explored, "/health", {"Host": "10.0.0.7"})[:2] == (200, "ok\n")
     for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
         assert ask(explored, address, {"Origin": origin})[:2] == (403, FOREIGN)
     # Any account of this machine can reach the port: without the token there is a form that asks for it.
     for path, cookie in (("/", ""), ("/?access_token=guessed", ""), ("/students", f"rollbook-{explored.port}=guessed")):
         refused = ask(explored, path, {"Cookie": cookie})
-        assert (refused.status, "enter the token" in refused.text) == (401, True)
+        assert (refused.status, "enter the token" in refused.text, "rollbook open explore" in refused.text) == (
+            401,
+            True,
+            True,
+        )
     opened = ask(explored, address, {"Origin": own})
-    cookie = f"rollbook-{explored.port}={explored.token}; HttpOnly; Path=/; SameSite=lax"
+    cookie = f"rollbook-{explored.port}={explored.token}; HttpOnly; Max-Age=2592000; Path=/; SameSite=lax"
     assert (opened.status, opened.headers["Location"], opened.headers["Set-Cookie"]) == (303, "/watch?show=new", cookie)
     shown = ask(explored, "/watch?show=new")
     assert (shown.status, shown.headers["Cache-Control"], shown.headers["X-Frame-Options"]) == (
@@ -160,12 +167,66 @@ def test_it_has_the_same_port_of_both_addresses_that_browsers_try(explored: Expl
         assert ask_raw(opened, request.encode()).startswith(b"HTTP/1.1 401 ")
 
 
-def test_another_account_of_this_machine_gets_nothing_even_with_the_token(explored: Explored) -> None:
-    with connected(explored.port, account=NOBODY) as opened:
-        wanted = f"GET /?access_token={explored.token} HTTP/1.1\r\nHost: {explored.host}\r\nConnection: close\r\n"
-        answer = ask_raw(opened, f"{wanted}X-Forwarded-For: 192.0.2.1\r\n\r\n".encode())
-    assert answer.startswith(b"HTTP/1.1 403 ")
-    assert OTHER_ACCOUNT.encode() in answer
+def test_another_account_of_this_machine_neither_gets_in_nor_reads_the_token(explored: Explored) -> None:
+    for host in ("127.0.0.1", "localhost"):
+        with connected(explored.port, account=NOBODY) as opened:
+            wanted = f"GET /students HTTP/1.1\r\nHost: {host}:{explored.port}\r\nConnection: close\r\n"
+            answer = ask_raw(opened, f"{wanted}X-Forwarded-For: 127.0.0.1\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert explored.host.partition(":")[0].encode() not in answer
+    (kept,) = (explored.log.parent / "home" / "addresses").glob("explore-*.json")
+    assert [path.stat().st_mode & 0o077 for path in (kept, kept.parent, kept.parent.parent)] == [0, 0, 0]
+
+
+def test_bookmarks_live_over_a_restart_until_the_address_is_changed(fortnight: School, tmp_path: Path) -> None:
+    home, port = tmp_path / "home", free_port()
+
+    def opened(*options: str) -> subprocess.CompletedProcess[str]:
+        return run_at(fortnight.warehouse, "open", "explore", *options, DAGSTER_HOME=str(home))
+
+    with exploring(fortnight.warehouse, tmp_path / "first", home=home, port=port) as first:
+        assert ask(first, "/students").status == 200
+        assert first.stop() == 0
+    stopped = opened()
+    not_running = f"Error: `rollbook explore` does not run with the Dagster home {home}: start it,"
+    assert (stopped.returncode, stopped.stderr.startswith(not_running)) == (1, True)
+    with socket.create_server(("127.0.0.1", port)):  # another account's, which would be sent the token
+        assert opened("--port", str(port)).returncode == 1
+    with exploring(fortnight.warehouse, tmp_path / "second", home=home, port=port) as second:
+        assert second.address == first.address
+        assert opened().stdout == f"Open {first.address} in a browser on this machine.\n"
+        assert opened("--port", "1").returncode == 1
+        with exploring(fortnight.warehouse, tmp_path / "other", home=home) as other:
+            assert {other.host, other.token}.isdisjoint({first.host, first.token})
+            both = opened()
+            assert (both.returncode, "runs on the ports" in both.stderr) == (2, True)
+            # A cookie of another port opens nothing, neither as it is nor under this port's name.
+            for name in (f"rollbook-{port}", f"rollbook-{other.port}"):
+                assert ask(other, "/students", {"Cookie": f"{name}={first.token}"}).status == 401
+            assert (
+                ask(other, "/students", {"Host": first.host, "Cookie": f"rollbook-{port}={first.token}"}).status == 403
+            )
+        changed = opened("--new")
+        address = changed.stdout.split()[1]
+        assert address != first.address
+        assert ask(second, "/students").status == 403
+        assert (
+            ask(second, "/students", {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {first.token}"}).status
+            == 401
+        )
+        second.address = address
+        assert ask(second, "/students").status == 200
+    assert opened("--new").stdout == "The next `rollbook explore` has another address.\n"
+
+
+def test_an_account_that_may_write_nothing_gets_another_address_each_time(fortnight: School, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("not a folder")
+    addresses = set()
+    for name in ("first", "second"):
+        with exploring(fortnight.warehouse, tmp_path / name, home=tmp_path / "home") as explored:
+            assert ask(explored, "/students").status == 200
+            addresses.add(explored.token)
+    assert len(addresses) == 2
 
 
 def test_headers_have_an_end_and_an_id_has_at_most_nineteen_digits(explored: Explored) -> None:
@@ -176,8 +237,7 @@ def test_headers_have_an_end_and_an_id_has_at_most_nineteen_digits(explored: Exp
                 opened.sendall(f"X-{number}: {'x' * 100}\r\n".encode())
             pytest.fail("two megabytes of headers were taken")
     for path in ("/class/", "/student/"):
-        assert ask(explored, path + "9" * 4301, {}).status == 404
-        assert ask(explored, path + "9" * 19, {}).status == 401
+        assert ["leads to no page" in ask(explored, path + "9" * digits).text for digits in (4301, 19)] == [True, False]
 
 
 def test_only_own_pages_or_a_person_download_or_show_values(explored: Explored) -> None:

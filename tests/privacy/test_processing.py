@@ -91,7 +91,10 @@ def test_it_says_who_may_read_and_who_receives() -> None:
     assert "the records service (records.example.org)" in shown
     assert "(students by reference\\_id" not in shown
     assert "students by reference_id or email" in shown
-    for reader in ("browsers that reach the UI as rollbook.school.example", "every account of this machine, while"):
+    for reader in (
+        "browsers that reach the UI as rollbook.school.example",
+        r"everybody who has the UI's token \(`rollbook open`\), while",
+    ):
         assert re.search(
             rf"\| {reader}[^|]*\| Dagster's UI and the morning page: [^|]*, no names of students \|", shown
         )

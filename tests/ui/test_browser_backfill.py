@@ -91,6 +91,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         until(
             lambda: shown_days(served, "raw/students")[: len(LANDED) - 1] == [str(d) for d in LANDED if d != NEVER], 60
         )
+        page.goto(served.address)
         page.goto(f"{url}/assets/published/rollbook?view=partitions")
         expect(page.get_by_text(f"Materialized ({len(LANDED) - 1})")).to_be_visible(timeout=DONE_WITHIN * 1000)
 

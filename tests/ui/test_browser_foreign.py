@@ -1,11 +1,12 @@
 """A foreign web page, open in the operator's browser beside the UI, tries to command the UI, which goes on working.
 
-Everything is real: `rollbook serve`, Chromium, and a page from another port and other names of this machine, of which
-one means this machine only after the page was loaded (DNS rebinding).
+Everything is real: `rollbook serve`, Chromium, which has the cookie, and a page from another port and other names of this
+machine, of which one means this machine only after the page was loaded (DNS rebinding).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ LAUNCH = """mutation { launchRun(executionParams: {
   selector: {repositoryLocationName: "rollbook", repositoryName: "__repository__", jobName: "approve_held"},
   runConfigData: {ops: {approve: {config: {held: ["0123456789ab"]}}}}
 }) { __typename } }"""
+
+OWN = "the UI's own"
 
 # Each way in which a page can have the browser send something to another site by itself. The answer does not matter: the
 # page may not read that, and need not.
@@ -99,6 +102,7 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
     folder = tmp_path_factory.mktemp("foreign")
     home = dagster_home(folder / "home")
     settings = UNREACHABLE | {"ROLLBOOK_WAREHOUSE": str(folder / "warehouse"), "ROLLBOOK_CRON": "0 0 1 1 *"}
+    settings |= {"ROLLBOOK_UI_HOSTS": "ui.example"}
     done = run_in_dagster(home, settings)
     assert done.returncode == 1, done.stderr
     with serving(home, settings) as served:
@@ -106,12 +110,22 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
         yield Ui(served, run["runId"])
 
 
-@pytest.fixture(scope="module")
-def foreign() -> Iterator[int]:
-    """The port of another web server on this machine; the page is empty."""
+@dataclass
+class Foreign:
+    """Another web server on this machine: its port, and the cookies that it was sent."""
+
+    port: int
+    cookies: list[str]
+
+
+@pytest.fixture
+def foreign() -> Iterator[Foreign]:
+    """Another account's; the page is empty."""
+    cookies: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            cookies.extend(self.headers.get_all("Cookie", []))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -121,7 +135,7 @@ def foreign() -> Iterator[int]:
             pass
 
     with listening(Handler) as port:
-        yield port
+        yield Foreign(port, cookies)
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +176,13 @@ def is_partition_chosen(page: Page, partition: str) -> bool:
     return field.input_value() == partition
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example"])
-def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, foreign: int, name: str) -> None:
-    before = (ui.runs(), ui.assets())
-    page.goto(f"http://{name}:{foreign}/")
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "evil.example", "other.localhost", OWN])
+def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, foreign: Foreign, name: str) -> None:
+    """Even if it knew the UI's own name: then the browser would send the cookie along."""
+    before, own = (ui.runs(), ui.assets()), ui.served.kept.read().name
+    page.goto(ui.served.address)
+    page.goto(f"http://{own if name == OWN else name}:{foreign.port}/")
+    assert bool(foreign.cookies) is (name == OWN)
     sockets = page.evaluate(ATTACKS, [ui.served.url, [LAUNCH, DELETE.format(run=ui.run)]])
     assert (ui.runs(), ui.assets()) == before
     assert sockets == ["refused", "refused"]
@@ -173,6 +190,7 @@ def test_a_page_of_another_site_starts_and_deletes_nothing(page: Page, ui: Ui, f
 
 def test_a_name_rebound_to_this_machine_gets_no_page(page: Page, ui: Ui) -> None:
     """DNS rebinding: to the browser, the foreign page and the UI are then one site."""
+    page.goto(ui.served.address)
     rebound = f"http://evil.example:{ui.served.port}"
     answer = page.goto(f"{rebound}/")
     assert answer is not None
@@ -183,9 +201,14 @@ def test_a_name_rebound_to_this_machine_gets_no_page(page: Page, ui: Ui) -> None
 
 
 def test_the_ui_itself_works_lists_launches_and_hears_of_it_at_once(page: Page, ui: Ui) -> None:
-    """The page, the queries and the WebSocket, by each name of this machine."""
-    for name in ("127.0.0.1", "localhost"):
-        url = f"http://{name}:{ui.served.port}"
+    """The page, the queries and the WebSocket, by its own name and by one that is set."""
+    for url in (ui.served.url, f"http://ui.example:{ui.served.port}"):
+        page.goto(f"{url}/runs?view=all")
+        expect(page).to_have_title("Token needed")
+        page.get_by_label("Token").fill(ui.served.kept.read().token)
+        page.get_by_role("button", name="Open").click()
+        expect(page).to_have_title(re.compile("Runs"))
+        assert page.url == f"{url}/runs?view=all"
         heard: list[str] = []
         opened = partial(listen, heard)
         page.on("websocket", opened)

@@ -48,6 +48,13 @@ def demo(environment: dict[str, str]) -> Iterator[Demo]:
         yield Demo(served, runs[0]["runId"])
 
 
+@pytest.fixture
+def page(page: Page, demo: Demo) -> Page:
+    """A page that has the token."""
+    page.goto(demo.served.address)
+    return page
+
+
 def rollbook(environment: dict[str, str], *arguments: str, exits: int = 0) -> None:
     done = run_command(*arguments, env=environment)
     assert done.returncode == exits, done.stderr
@@ -57,7 +64,7 @@ def test_a_second_server_on_a_dagster_home_is_refused(demo: Demo, environment: d
     done = run_command("serve", "--demo", "--port", str(free_port()), env=environment)
     assert done.returncode == 1
     assert f"(process {demo.served.process.pid} of " in done.stderr
-    assert f", {demo.served.url}): two of them would start every night twice" in done.stderr
+    assert f", http://127.0.0.1:{demo.served.port}): two of them would start every night twice" in done.stderr
     assert demo.served.answers()
 
 

@@ -26,6 +26,7 @@ import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -52,12 +53,12 @@ from rollbook.cli.app import (
     warehouse_path,
     without_secrets,
 )
-from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.errors import ArgumentError, BusyError, HeldError, MachineError, RollbookError
 from rollbook.settings import API_KEY, DEMO, IN_ROOT, PREFIX, ROOT, SERVED_BY, is_read_here
 from rollbook.store.database import machine_errors
 from rollbook.store.published import PUBLISHED, check_is_there
 from rollbook.store.statements import statements
-from rollbook.util import files, machine
+from rollbook.util import address, files, machine
 from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 STOP_WITHIN = 20.0  # seconds
 MAX_SOCKET = 100  # bytes of a socket's path
 LAST_QUERIES = 5  # seconds
+# The web apps, as their addresses are kept.
+UI, EXPLORE = "ui", "explore"
 
 # Linux's prctl, which Python does not offer. On other systems `serve` may leave orphans.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -77,14 +80,17 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="The address that the UI listens on. It has no password: keep it on loopback. It answers to this host"
-            " name and loopback's; ROLLBOOK_UI_HOSTS adds others."
+            help="The address that the UI listens on. It is not encrypted: keep it on loopback. ROLLBOOK_UI_HOSTS adds"
+            " host names by which browsers reach it, such as a proxy's."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The UI's port.")] = 3000,
     demo: Annotated[bool, typer.Option("--demo", help="Serve the demo's warehouse, and its made-up school.")] = False,
 ) -> None:
-    """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM."""
+    """Run the UI and the daemon that starts the nightly sync, until Ctrl-C or SIGTERM.
+
+    The UI requires a token: `rollbook open` opens it in the browser, and prints its address.
+    """
     secrets = without_secrets()
     with ExitStack() as stack:
         if demo:
@@ -96,7 +102,8 @@ def serve(
         stack.enter_context(stopping_on_signals())
         stack.enter_context(_in_files(secrets))
         names, runs = _what_is_served()
-        listening(host, port, "serve").close()
+        for each in address.listened(host):
+            listening(each, port, "serve").close()
         stack.enter_context(_ending_orphans())
         _create_dagster_tables()
         workspace = made_home() / "served.yaml"
@@ -105,17 +112,14 @@ def serve(
         daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace)]
         for name, command in (("UI", web), ("daemon", daemon)):
             children[name] = stack.enter_context(child_process(command))
-        while not _answers(host, port) and all(child.poll() is None for child in children.values()):
+        kept = address.Kept(made_home(), UI, port)
+        while not kept.is_served() and all(child.poll() is None for child in children.values()):
             time.sleep(0.2)
-        out.print(f"The UI is ready at http://{host}:{port}; {runs}.")
+        # Others may read a log: the token is shown on a terminal alone.
+        is_seen = out.is_terminal and kept.is_served()
+        where = f"at {_first_address(kept)}" if is_seen else f"on port {port} (`rollbook open` opens it)"
+        out.print(f"The UI is ready {safe(where)}; {runs}.")
         _wait(children)
-
-
-def _answers(host: str, port: int) -> bool:
-    """Whether something listens there."""
-    with suppress(OSError), socket.create_connection((host, port), timeout=5):
-        return True
-    return False
 
 
 @contextmanager
@@ -322,12 +326,76 @@ def explore(
     show_app(port, browser=browser)
 
 
+class WebApp(StrEnum):
+    """The web apps that `rollbook open` opens."""
+
+    UI = UI
+    EXPLORE = EXPLORE
+
+
+@app.command("open", rich_help_panel=Panel.ASK)
+def open_page(
+    what: Annotated[WebApp, typer.Argument(help="The UI of `rollbook serve`, or explore.")] = WebApp.UI,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Its port, if it runs on several of them.")] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Change its host name and token first: the old ones let nobody in any more.")
+    ] = False,
+    demo: Demo = False,
+    browser: Browser = True,
+) -> None:
+    """Open the page of a running `rollbook serve` or `rollbook explore`, and print its address, with the token."""
+    if demo:
+        choose_warehouse()
+    home, command = _dagster_home(), "serve" if what is WebApp.UI else "explore"
+    with machine_errors(home):
+        there = address.known(home, what, port)
+        for kept in there if new else ():
+            with suppress(address.UnreadableError):
+                kept.read()
+            kept.renew(kept.address.host if kept.address else "")
+        served = [kept for kept in there if kept.is_served()]
+        if new and not served:
+            out.print(f"The next `rollbook {command}` has another address.")
+            return
+        if not served:
+            on = f" on port {port}" if port else ""
+            raise RollbookError(
+                f"`rollbook {command}` does not run{on} with the Dagster home {home}: start it, or set DAGSTER_HOME as"
+                " it is set there"
+            )
+        if len(served) > 1:
+            ports = " and ".join(str(kept.port) for kept in served)
+            raise ArgumentError(f"`rollbook {command}` runs on the ports {ports}: choose one with --port")
+        out.print(f"Open {safe(_first_address(served[0]))} in a browser on this machine.")
+        if browser:
+            _show(served[0])
+
+
+def _dagster_home() -> Path:
+    """The folder where the addresses are kept, be it there or not."""
+    return Path(os.environ.get("DAGSTER_HOME") or ROOT / "dagster_home").absolute()
+
+
+def _first_address(kept: address.Kept) -> str:
+    """The address that lets a browser in: with the token, and with the app's own host name. Raises MachineError."""
+    try:
+        return kept.read().url(kept.port)
+    except address.UnreadableError as error:
+        raise MachineError(f"{error}: add --new to `rollbook open`, which writes another address") from None
+
+
+def _show(kept: address.Kept) -> None:
+    """Open an app in the person's browser, if there is a screen to show it."""
+    if _has_screen():
+        webbrowser.open(kept.page(_first_address(kept)).as_uri())
+
+
 def listening(host: str, port: int, command: str) -> socket.socket:
     """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another
     `--port`.
     """
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return address.listen(host, port)
     except OSError as error:
         raise ArgumentError(
             f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
@@ -341,33 +409,22 @@ def _has_screen() -> bool:
     return is_shown and sys.stdout.isatty()
 
 
-def _has_ipv6() -> bool:
-    """Whether this machine has a loopback address of IPv6."""
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
-
-
 def show_app(port: int, *, browser: bool) -> None:
     """Serve the app until somebody stops it. With `browser`, open it in the person's browser."""
     from rollbook.explore import server
 
     with stopping_on_signals(), ExitStack() as stack:
-
-        def ready(address: str) -> None:
-            out.print(f"Open {safe(address)} in a browser on this machine; Ctrl-C stops it.")
-            if browser and _has_screen():
-                # Every account can read a process's arguments: the token is in a file, and the browser gets its name.
-                page = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")), "rollbook.html")
-                files.write(page, f'<meta http-equiv="refresh" content="0; url={address}">'.encode())
-                webbrowser.open(page.as_uri())
-
-        opened = [stack.enter_context(listening(server.HOST, port, "explore"))]
-        if _has_ipv6():
-            opened.append(stack.enter_context(listening(server.HOST6, port, "explore")))
-        server.serve(opened, ready)
+        hosts = address.listened(address.LOOPBACK)
+        opened = [stack.enter_context(listening(host, port, EXPLORE)) for host in hosts]
+        try:
+            kept = stack.enter_context(address.serving(_dagster_home(), EXPLORE, port))
+        except OSError:  # this account may only read there: the address ends with the command
+            home = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")))
+            kept = stack.enter_context(address.serving(home, EXPLORE, port))
+        out.print(f"Open {safe(_first_address(kept))} in a browser on this machine; Ctrl-C stops it.")
+        if browser:
+            _show(kept)
+        server.serve(opened, kept)
     # A page's thread may be in the middle of a query, with a folder of its own: let the thread end and remove the
     # folder. The interpreter would wait for a long query without limit, or crash.
     until = time.monotonic() + LAST_QUERIES
@@ -427,7 +484,7 @@ def demo(
     out.print(f"\n[bold]The file[/]  {safe(str(shown))}: open it with anything that speaks DuckDB.")
     command = command_name()
     out.print(f"[bold]The page[/]  {safe(str(shown.with_name('report.html')))}: open it in a browser.")
-    out.print(f"[bold]The UI[/]    {command} serve --demo, then http://127.0.0.1:3000: the graph, the runs.")
+    out.print(f"[bold]The UI[/]    {command} serve --demo, then {command} open --demo: the graph, the runs.")
     out.print(f"[bold]Explore[/]   {command} explore --demo: the school, its classes, its students.")
     out.print(f"[bold]For real[/]  {command} init, then {command} sync")
 

@@ -1,4 +1,4 @@
-"""Serves Dagster's UI behind `util.request_guard`: the UI has no login, and checks neither `Host` nor `Origin`.
+"""Serves Dagster's UI behind `util.request_guard`: the UI itself has no login, and checks neither `Host` nor `Origin`.
 
 `python -m rollbook.defs.ui_server HOST PORT WORKSPACE [NAME ...]` is how `rollbook serve` starts it. It also has the
 code loaded again when other days are partitions.
@@ -16,6 +16,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from threading import Thread
 
 import uvicorn
@@ -25,17 +27,17 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
 
-from rollbook import settings
 from rollbook.defs import partitions
 from rollbook.defs.runs import UNDER_WAY
 from rollbook.defs.school import School
 from rollbook.outputs.report import served
-from rollbook.util import files
-from rollbook.util.request_guard import LIMITS, Guard, allowed_hosts
+from rollbook.util import address, files
+from rollbook.util.request_guard import LIMITS, Guard
 
 log = logging.getLogger(__name__)
 
 LOCATION = "rollbook"
+APP = "ui"
 RELOAD_EVERY = 30.0  # seconds between two looks at the days
 POLL_MS = 2000  # how often the UI polls for changes; Dagster's own default
 
@@ -64,7 +66,10 @@ def is_busy(instance: DagsterInstance) -> bool:
 
 
 def serve(host: str, port: int, workspace: str, names: Iterable[str] = ()) -> None:
-    """Serve Dagster's UI behind the guard until SIGTERM or Ctrl-C. DAGSTER_HOME must be set."""
+    """Serve Dagster's UI behind the guard until SIGTERM or Ctrl-C. DAGSTER_HOME must be set.
+
+    `names` are host names by which browsers reach the UI besides its own.
+    """
     files.keep_private(os.environ.get("DAGSTER_HOME"))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the code server is stopped, too
     with DagsterInstance.get() as instance:
@@ -74,8 +79,12 @@ def serve(host: str, port: int, workspace: str, names: Iterable[str] = ()) -> No
             Thread(target=keep_days_current, args=(context, school, days), daemon=True).start()
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
             app.routes[:0] = served.ROUTES  # first, since Dagster's last route takes every path
-            guarded = Guard(app, allowed_hosts(host, port, names), accounts=settings.account_names())
-            uvicorn.run(guarded, host=host, port=port, log_level="warning", **LIMITS)
+            with ExitStack() as stack:
+                opened = [stack.enter_context(address.listen(each, port)) for each in address.listened(host)]
+                kept = stack.enter_context(address.serving(Path(os.environ["DAGSTER_HOME"]), APP, port, host))
+                guarded = Guard(app, kept.read, port, names)
+                stack.enter_context(suppress(KeyboardInterrupt))
+                uvicorn.Server(uvicorn.Config(guarded, log_level="warning", **LIMITS)).run(sockets=opened)
 
 
 if __name__ == "__main__":

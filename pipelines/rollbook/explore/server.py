@@ -1,17 +1,12 @@
-"""Serves the pages behind the guard of `util.request_guard`.
+"""Serves the pages behind the guard of `util.request_guard`, which asks for the token.
 
-It listens on loopback only and requires a token: the pages name pupils, and every account of the machine can reach a
-port on loopback. The token is in the address that is printed; a cookie then keeps it, so that it is in no other
-address. The cookie is the browser's alone: no other site's request carries it, except when a link is followed, which
-neither downloads a list nor shows a value. One form writes: who was spoken to (`contacted.csv`).
-
-A browser sends a host's cookies to all its ports, and another account may listen on one of them. So the app has a host
-name of its own, by chance, below `localhost`: browsers take it for this machine, and nobody else knows it.
+It listens on loopback only: the pages name pupils. No other site's request carries the browser's cookie, except when a
+link is followed, which neither downloads a list nor shows a value. One form writes: who was spoken to
+(`contacted.csv`).
 """
 
 from __future__ import annotations
 
-import secrets
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -33,24 +28,19 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from rollbook import settings
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.explore import pages
 from rollbook.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
 from rollbook.outputs.report import morning
 from rollbook.settings import is_of_all
 from rollbook.util import pages as shared
-from rollbook.util.request_guard import LIMITS, Guard
+from rollbook.util.address import Kept
+from rollbook.util.request_guard import LIMITS, PRIVATE, Guard
 from rollbook.util.text import cell as text_of
 from rollbook.util.text import printable
 
-# Browsers try either for a name below `localhost`, so both are ours.
-HOST, HOST6 = "127.0.0.1", "::1"
 STOP_WITHIN = 3  # seconds, for open pages
 MAX_SENT = 1_000  # bytes of a form
-TOKEN = "access_token"  # noqa: S105 - its name
-# Nothing is kept by the browser: going back reads the newest night, and is logged.
-PRIVATE = {"Cache-Control": "no-store"}
 # The only script of the pages: `/` leads to the search. The policy names it by its digest, so no other script runs.
 SCRIPT = files(__package__).joinpath("search.js").read_text(encoding="utf-8")
 SCRIPT_DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
@@ -60,7 +50,8 @@ POLICY = {
     " img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
 
-WRONG_HOST = "This is `rollbook explore`, and it answers to the name in the address that it printed only: open that.\n"
+COMMAND = "rollbook open explore"
+WRONG_HOST = f"This is `rollbook explore`, and it does not answer under this host name: `{COMMAND}` opens it.\n"
 FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
 
 Page = Callable[..., dict[str, Any]]
@@ -103,35 +94,19 @@ class _Id(Convertor[int]):
 register_url_convertor("id", _Id())
 
 
-def serve(opened: Sequence[socket], ready: Callable[[str], None]) -> None:
-    """Serve the app at an `opened` port of HOST and HOST6 until SIGTERM or Ctrl-C. `ready` gets its address."""
-    token, port = secrets.token_urlsafe(16), opened[0].getsockname()[1]
-    own = f"{secrets.token_hex(6)}.localhost:{port}"
-    accounts = settings.account_names()
-    guarded = Guard(app(token, port), [own], accounts=accounts, wrong_host=WRONG_HOST, foreign=FOREIGN)
+def serve(opened: Sequence[socket], kept: Kept) -> None:
+    """Serve the app at the `opened` sockets of a port until SIGTERM or Ctrl-C, for requests with the `kept` token."""
+    guarded = Guard(app(), kept.read, kept.port, command=COMMAND, wrong_host=WRONG_HOST, foreign=FOREIGN)
     config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
-    ready(f"http://{own}/?{TOKEN}={token}")
     uvicorn.Server(config).run(sockets=[*opened])
 
 
-def app(token: str, port: int) -> Starlette:
-    """The pages, for requests with the token."""
+def app() -> Starlette:
+    """The pages, for requests that the guard lets in."""
     shown = OF_ALL if is_of_all() else OF_ONE
     menu = {path: name for path, (_, name) in shown.items() if name}
-    cookie = f"rollbook-{port}"
-
-    def is_let_in(request: Request) -> bool:
-        given = request.query_params.get(TOKEN, request.cookies.get(cookie, ""))
-        return secrets.compare_digest(given.encode(), token.encode())
 
     def view(page: Page, request: Request) -> Response:
-        if not is_let_in(request):
-            return _render("token", 401, title="Token needed", here=request.url.path, token=TOKEN)
-        if TOKEN in request.query_params:
-            without = _address(request, **{TOKEN: None})
-            answer = RedirectResponse(f"{request.url.path}{without}", 303, headers=PRIVATE)
-            answer.set_cookie(cookie, token, httponly=True, samesite="lax")
-            return answer
         site = request.headers.get("sec-fetch-site", "none")
         # What leaves the app, and what it hides at first, only its own pages or a person may ask for.
         is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
@@ -143,8 +118,6 @@ def app(token: str, port: int) -> Starlette:
             return _trouble(found, request, menu)
 
     async def write(request: Request) -> Response:
-        if not is_let_in(request):
-            return _render("token", 401, title="Token needed", here="/", token=TOKEN)
         return await run_in_threadpool(_written, request, await _sent(request), menu)
 
     def nowhere(request: Request, _: Exception) -> Response:

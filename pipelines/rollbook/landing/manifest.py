@@ -182,7 +182,7 @@ class Drift:
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The approval of a held landing, or of parts of the landing (G3). Times are UTC."""
 
-    # The account that logged in, or the account that asked in the UI.
+    # The account that logged in; `the UI` if it was decided there.
     by: str
     approved_at: datetime
     # The person's own words.

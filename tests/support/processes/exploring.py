@@ -74,17 +74,23 @@ class Explored:
 
 @contextmanager
 def exploring(
-    warehouse: Path, folder: Path, *arguments: str, command: tuple[str, ...] = ("explore",)
+    warehouse: Path,
+    folder: Path,
+    *arguments: str,
+    command: tuple[str, ...] = ("explore",),
+    home: Path | None = None,
+    port: int | None = None,
 ) -> Iterator[Explored]:
-    """`rollbook explore` over a warehouse, started in a folder; ended when the block is left."""
+    """`rollbook explore` over a warehouse, started in a folder; ended when the block is left. `home` is DAGSTER_HOME."""
     (folder / "site").mkdir(parents=True)
     (folder / "site" / "sitecustomize.py").write_text(_RECORD)
     log, audit = folder / "explore.log", folder / "asked.log"
     path = os.pathsep.join(filter(None, (str(folder / "site"), os.environ.get("PYTHONPATH"))))
     env = {**os.environ, "ROLLBOOK_WAREHOUSE": str(warehouse), "PYTHONPATH": path, "ASKED": str(audit)}
+    env["DAGSTER_HOME"] = str(home or folder / "home")
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*COMMAND, *command, "--port", str(free_port()), *arguments],
+            [*COMMAND, *command, "--port", str(port or free_port()), *arguments],
             cwd=folder,
             env=env,
             stdout=out,

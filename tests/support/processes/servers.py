@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rollbook.settings import ROOT
+from rollbook.util.address import Kept
 from tests.support.processes.commands import COMMAND, dagster_home
 
 T = TypeVar("T")
@@ -55,8 +56,18 @@ class Served:
     def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.process = process
         self.port = port
-        self.url = f"http://127.0.0.1:{port}"
         self.log = log
+        self.kept = Kept(log.parent, "ui", port)
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds the UI that was let in."""
+        return f"http://{self.kept.read().name}:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """Where a browser is let in."""
+        return self.kept.read().url(self.port)
 
     def family(self) -> set[int]:
         """The ids of all processes that carry this server's DAGSTER_HOME, no matter under which parent."""
@@ -80,9 +91,10 @@ class Served:
             self.process.wait(10)
 
     def ask(self, query: str, **variables: Any) -> Any:
-        """One GraphQL query, as the UI asks it."""
+        """One GraphQL query of a program."""
         body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.kept.read().token}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/graphql", body, headers)
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
             return json.load(answer)["data"]
 
@@ -104,7 +116,7 @@ class Served:
         """Whether the UI is up; fails when the command ended instead."""
         assert self.process.poll() is None, self.log.read_text()
         try:
-            with urllib.request.urlopen(f"{self.url}/server_info", timeout=5) as answer:  # noqa: S310 - loopback
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

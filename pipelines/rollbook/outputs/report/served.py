@@ -32,8 +32,7 @@ LIST_OF_PAGES = """<!doctype html>
 </ul>
 </html>
 """
-# The UI has no login, and not every system says whose a connection is: names stay in the file, whose mode says who may
-# read it.
+# Not everybody who may use the UI, as behind a proxy, may read names: they stay in the file, whose mode says who may.
 _NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
 _NO_NAMES = f'<p class="quiet">Names are only in the file {FILE} of the warehouse, not in the browser.</p>'
 FLEET_FILE = "fleet-report.html"  # of `fleet.report`, of which a single school needs nothing
