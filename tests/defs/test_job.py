@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ from rollbook.defs.facts import FILE
 from rollbook.defs.school import School
 from rollbook.errors import HeldError, NotConfirmedError
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.night.past import always
+from rollbook.operations.discard import undo_discard
 from rollbook.settings import Settings
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
@@ -228,7 +230,58 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, jo
         # The sensor marks the day, as after the command.
         recorded = {e.check_name: e for e in job.record() if isinstance(e, dg.AssetCheckEvaluation)}
         assert recorded["nothing_held"].passed
+        assert job.record() == []
     assert job.marked("published", "rollbook") == [str(night(1)), str(night(2))]
+    assert last_mark(job, day, "raw", "students")["outcome"] == "synced"
+
+
+def last_mark(job: Job, day: date, *key: str) -> dict[str, Any]:
+    """What an asset was last marked with on a day."""
+    of_day = dg.AssetRecordsFilter(dg.AssetKey(key), asset_partitions=[str(day)])
+    (newest,) = job.instance.fetch_materializations(of_day, limit=1).records
+    assert newest.asset_materialization is not None
+    return {name: value.value for name, value in newest.asset_materialization.metadata.items()}
+
+
+def test_an_approval_in_parts_and_a_discard_mark_the_day_again(house: House, job: Job) -> None:
+    """Dagster cannot take a day's mark back, so the last mark says what became of the day."""
+    assert job.nightly(house, 1).success
+    house.service.students = [student(i, name=f"Renamed {i}") for i in range(1, 41)]
+    with quarter_past_two(house, 2) as day:
+        assert job.run(day, tags=SYNC).success
+        for parts, says in (
+            (["students:removed"], "1 (students:removed)"),
+            (["students:listed"], "1 (students:listed, students:removed)"),
+        ):
+            assert job.by_hand("approve_held", held=[house.landings(day)[-1].hold_digest], only=parts).success
+            assert job.record()
+            assert last_mark(job, day, "published", "rollbook")["landings"] == says
+            assert last_mark(job, day, "raw", "classes")["outcome"] == f"held, but {says[3:-1]}"
+            assert job.record() == []
+        assert job.by_hand("discard", day=str(day), reason="another school", confirm=True).success
+        assert job.record()
+        for key in (("raw", "students"), ("tables", "classes"), ("published", "rollbook")):
+            assert last_mark(job, day, *key)["outcome"] == "discarded"
+        assert job.record() == []
+        undo_discard(house.rollbook(), day, confirm=always)
+        assert job.record()
+        assert last_mark(job, day, "tables", "students")["dagster/partition_row_count"] == 40
+        assert "outcome" not in last_mark(job, day, "published", "rollbook")
+        assert job.record() == []
+
+
+def test_a_discard_of_an_earlier_landing_marks_the_tables_of_that_day_again(house: House, job: Job) -> None:
+    with quarter_past_two(house, 1) as day:
+        assert job.run(day, tags=SYNC).success
+        house.service.students = house.service.students[:58]
+        assert job.run(day, tags=SYNC).success
+        assert last_mark(job, day, "published", "rollbook")["landings"] == "1, 2"
+        assert job.by_hand("discard", day=str(day), landing=1, reason="a clock", confirm=True).success
+        assert {event.asset_key.path[0] for event in job.record() if isinstance(event, dg.AssetMaterialization)} == {
+            "tables",
+            "published",
+        }
+        assert last_mark(job, day, "published", "rollbook")["landings"] == "2"
 
 
 def test_a_night_that_is_held_is_not_late_but_the_one_that_never_came_is(house: House) -> None:

@@ -3,7 +3,7 @@
 The warehouse says everything, so that an event is the same whoever records it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -21,39 +21,50 @@ Metadata = Mapping[str, Any]
 RAW, TABLE, PUBLISHED = "raw", "tables", "published"
 ALL = (RAW, TABLE, PUBLISHED)
 FILE = (PUBLISHED, "rollbook")
+# Dagster keeps no way to take a day's mark back. So a day whose landings were all discarded is marked once more.
+DISCARDED = {"outcome": "discarded", "dagster/partition_row_count": 0}
 ALL_ASSETS = (*((RAW, name) for name in WALKED), *((TABLE, name) for name in TABLES), FILE)
 
 
 def made(
     school: School, rollbook: Rollbook, days: Iterable[date], groups: Collection[str] = ALL
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield what was made of these days: the sets of the last landing and, of a day that counts, tables and file."""
-    records = rollbook.lake.days()
+    """Yield what was made of these days: the sets of the last landing and, of a day that counts, tables and file.
+
+    Of a day that has neither any more, that it was discarded.
+    """
+    records, discarded = rollbook.lake.days(), rollbook.raw.discarded_days()
     for day in days:
-        facts = dict[tuple[str, str], Metadata]()
-        if RAW in groups and (decided := last_decided(rollbook, day)) is not None:
+        facts: dict[tuple[str, str], Metadata] = dict.fromkeys(ALL_ASSETS, DISCARDED) if day in discarded else {}
+        decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
+        if decided is not None:
             facts |= {(RAW, name): _set(decided, name) for name in WALKED}
-        if (counted := rollbook.landings.counted(day)) and day in records:
-            about = {(TABLE, name): _table(counted[-1], records[day], name) for name in TABLES}
-            about[FILE] = _file(school, rollbook, counted[-1])
-            facts |= {key: metadata for key, metadata in about.items() if key[0] in groups}
+        if counted and day in records:
+            facts |= {(TABLE, name): _table(counted, records[day], name) for name in TABLES}
+            facts[FILE] = _file(school, rollbook, counted)
         for key, metadata in facts.items():
-            yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
+            if key[0] in groups:
+                yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
 
 
 def unmarked(
     instance: dg.DagsterInstance, school: School, rollbook: Rollbook, days: Collection[date]
 ) -> dict[date, list[str]]:
-    """Return which groups of assets Dagster has not marked with the last landing of each of these days.
+    """Return which groups of assets Dagster has not marked as each of these days is now.
 
-    The landed sets are marked once the landing is decided, the others once it counts and readers have it.
+    The landed sets are marked once the landing is decided, the others once it counts and readers have it. What was
+    marked before is marked again after an approval or a discard.
     """
     keys, shown, groups = ((RAW, "students"), FILE), rollbook.warehouse.shown(), dict[date, list[str]]()
     raw, file = (_marked(instance, school.key(*key), days) for key in keys)
     for day in days:
         decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
-        missing = [RAW] if decided is not None and raw.get(str(day)) != decided.landing else []
-        if counted and (day, counted[-1].landing) in shown and file.get(str(day)) != counted[-1].landing:
+        missing, was = [], raw.get(str(day))
+        if (decided is not None or was) and was != (_set_mark(decided) if decided else _GONE):
+            missing = [RAW]
+        was = file.get(str(day))
+        is_due = (day, counted[-1].landing) in shown if counted else was and all(day != other for other, _ in shown)
+        if is_due and was != (_file_mark(counted) if counted else _GONE):
             missing += [TABLE, PUBLISHED]
         if missing:
             groups[day] = missing
@@ -70,14 +81,31 @@ def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
     return dg.AssetObservation(school.key(*FILE), partition=str(held.snapshot_date), metadata=metadata)
 
 
-def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, object]:
-    """The landing that an asset was last marked with, by day."""
-    marked: dict[str | None, object] = {}
+def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, Metadata]:
+    """What an asset was last marked with, by day: as far as that tells one landing from another."""
+    marked: dict[str | None, Metadata] = {}
     of_days = dg.AssetRecordsFilter(key, asset_partitions=[str(day) for day in days])
     for record in runs.each(instance.fetch_materializations, of_days):
-        number = record.asset_materialization.metadata.get("landing")
-        marked.setdefault(record.partition_key, number.value if number else None)
+        metadata = record.asset_materialization.metadata
+        marked.setdefault(record.partition_key, {n: metadata[n].value for n in _MARKS if n in metadata})
     return marked
+
+
+_MARKS = ("landing", "landings", "outcome")
+_GONE = {"outcome": DISCARDED["outcome"]}
+
+
+def _set_mark(manifest: Manifest) -> dict[str, Any]:
+    parts = f", but {', '.join(sorted(manifest.parts))}" if manifest.parts else ""
+    return {
+        "landing": manifest.landing,
+        "outcome": f"{manifest.verdict.outcome}{parts}" if manifest.verdict else "",
+    }
+
+
+def _file_mark(counted: Sequence[Manifest]) -> dict[str, Any]:
+    parts = {m.landing: f" ({', '.join(sorted(m.parts))})" if m.parts else "" for m in counted}
+    return {"landing": counted[-1].landing, "landings": ", ".join(f"{n}{only}" for n, only in parts.items())}
 
 
 def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:
@@ -88,8 +116,7 @@ def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:
 def _set(manifest: Manifest, name: str) -> Metadata:
     """Of a landed set: numbers, which the UI plots over the days, and the fields that are not declared."""
     metadata: dict[str, Any] = {
-        "landing": manifest.landing,
-        "outcome": manifest.verdict.outcome if manifest.verdict else "",
+        **_set_mark(manifest),
         "requests": manifest.requests,
         "retries": manifest.retries,
         "bytes": manifest.bytes_received,
@@ -121,22 +148,22 @@ def unknown_fields(manifest: Manifest, name: str) -> str:
     return ", ".join(f"{d.field} ({d.type}, {d.count})" for d in manifest.drift if d.set == name)
 
 
-def _table(manifest: Manifest, record: DayRecord, name: str) -> Metadata:
+def _table(counted: Sequence[Manifest], record: DayRecord, name: str) -> Metadata:
     """Of a table: the rows of the day's snapshot, and what the last landing changed."""
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": record.rows.get(name, 0),
-        "landings": ", ".join(map(str, record.landings)),
+        "landings": _file_mark(counted)["landings"],
     }
-    for c in (counts for counts in manifest.counts if counts.table == name):
+    for c in (counts for counts in counted[-1].counts if counts.table == name):
         metadata |= {"dagster/row_count": c.before + c.added - c.removed}
         metadata |= {"added": c.added, "changed": c.changed, "removed": c.removed}
     return metadata
 
 
-def _file(school: School, rollbook: Rollbook, manifest: Manifest) -> Metadata:
+def _file(school: School, rollbook: Rollbook, counted: Sequence[Manifest]) -> Metadata:
     file = rollbook.warehouse.published_file
     return {
-        "landing": manifest.landing,
+        **_file_mark(counted),
         "path": dg.MetadataValue.path(file),
         "bytes": file.stat().st_size if file.exists() else 0,
         # Only `rollbook serve` has the page, beside the UI.
