@@ -34,7 +34,7 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     Mutation("G1", "page.total_count != before.total_count,", "False,", "source night"),
-    Mutation("G1", "count < page.limit and pages < self.end,", "False,", "source night"),
+    Mutation("G1", "count < limit and pages < self.end,", "False,", "source night"),
     Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source night"),
     Mutation("G1", "        if self.unreadable:", "        if False:", "source night"),
     Mutation("G2", 'answer="removed" if is_clean else "unclear"', 'answer="removed"', "source night"),

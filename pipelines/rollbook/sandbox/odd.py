@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from itertools import count
 
 from rollbook.sandbox.institution import Record
 from rollbook.sandbox.service import ReceivedRequest, Reply
 
-_WARNING = b"<br />\n<b>Warning</b>: Undefined array key in <b>/srv/api/v1.php</b> on line <b>7</b><br />\n"
+# What PHP tells before the JSON, as HTML and as plain text; and the mark that editors put at the start of its files.
+_BEFORE = (
+    b"<br />\n<b>Warning</b>: Undefined array key in <b>/srv/api/v1.php</b> on line <b>7</b><br />\n",
+    b"\xef\xbb\xbf\xef\xbb\xbf",
+    b"PHP Notice: Undefined index: page in /srv/api/v1.php on line 7",
+)
+_TOO_OFTEN = b'{"success": false, "message": "API rate limit exceeded, please slow down"}'
 _PAGE_FOR_PEOPLE = b"<html><body>Something went wrong.</body></html>"
 # How a proxy, or the server behind it, fails for a moment.
 _FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
@@ -25,6 +32,8 @@ _FAILURES: tuple[tuple[int, dict[str, str]], ...] = (
     (429, {"retry-after": "0"}),
     (520, {"content-type": "text/html"}),
     (408, {}),
+    (421, {}),
+    (200, {"content-type": "application/json"}),  # with _TOO_OFTEN
     (503, {"retry-after": "0"}),
     (524, {"content-type": "text/html"}),
 )
@@ -48,7 +57,7 @@ _WAYS: tuple[Callable[[Record], Record], ...] = (
 )
 # How services write a date that is not there.
 _NO_DATES = ("0000-00-00", "", "1970-01-01", False)
-_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY, _GAPPED_EVERY = 11, 3, 4, 5  # requests
+_FAILS_EVERY, _MARKED_EVERY, _PACKED_EVERY, _GAPPED_EVERY, _WRITTEN_BY_HAND_EVERY = 11, 3, 4, 5, 2  # requests
 
 
 class Odd:
@@ -67,7 +76,7 @@ class Odd:
         number = next(self._count)
         if number % _FAILS_EVERY == 0:
             status, headers = _FAILURES[number // _FAILS_EVERY % len(_FAILURES)]
-            return Reply(status=status, headers=dict(headers), body=_PAGE_FOR_PEOPLE)
+            return Reply(status=status, headers=dict(headers), body=_TOO_OFTEN if status == 200 else _PAGE_FOR_PEOPLE)
         if reply.status != 200 or request.path not in ("students", "classes"):
             return reply
         write = student if request.path == "students" else school_class
@@ -75,8 +84,10 @@ class Odd:
         payload = reply.payload | {"data": _with_gaps(data) if number % _GAPPED_EVERY == 0 else data}
         content = json.dumps(payload, ensure_ascii=False).encode()  # writes NaN as PHP and Python do
         headers = dict(reply.headers)
+        if number % _WRITTEN_BY_HAND_EVERY == 0:
+            content = _by_hand(content)
         if number % _MARKED_EVERY == 0:
-            content = (b"\xef\xbb\xbf" if number % 2 else _WARNING) + content
+            content = _BEFORE[number // _MARKED_EVERY % len(_BEFORE)] + content
         if number % _PACKED_EVERY == 0 and "gzip" in request.headers.get("accept-encoding", ""):
             half = len(content) // 2
             content = gzip.compress(content[:half], 1) + gzip.compress(content[half:], 1)
@@ -109,6 +120,12 @@ def school_class(record: Record) -> Record:
         odd["class_status"] = record["class_status"] == 1
         odd["class_dateadded"] = f"{record['class_dateadded']} 00:00:00"
     return odd
+
+
+def _by_hand(content: bytes) -> bytes:
+    """Write JSON as a template does: a comma behind each value of a list, numbers filled up, `undefined` for null."""
+    content = content.replace(b"}]", b"},]").replace(b": null", b": undefined")
+    return re.sub(rb'("total_assignments": )(\d)', rb"\g<1>0\2", content)
 
 
 def _with_gaps(entries: list[Record]) -> dict[str, Record]:
