@@ -123,6 +123,7 @@ def write_roster(warehouse: Path, folder: Path, since: date | None) -> None:
 def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool) -> None:
     """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
     from rollbook.outputs.report import progress
+    from rollbook.store.warehouse import BUILD
 
     published, folder = warehouse / PUBLISHED, warehouse / EXPORTS / "pages"
     check_is_there(published)
@@ -131,7 +132,7 @@ def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: boo
         made = progress.make(published, scratch / "pages", chosen, since=since, pdf=pdf, scratch=scratch)
         log.note(warehouse, "pages", students=len(made.students), what=chosen.kind)
         target = folder / (chosen.words or "all")
-        with files.Lock(folder / ".lock"):
+        with files.Lock(files.folder(warehouse / BUILD) / "pages.lock"):
             _replace_pages(target, scratch / "pages")
     kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}
     out.print(f"Wrote {listed([count_of(count, kind) for kind, count in kinds.items() if count])}.")
