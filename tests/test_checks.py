@@ -22,6 +22,7 @@ HOLDS: dict[str, list[str]] = {
     "versions_do_not_overlap": [],
     "landed_is_rows_and_rejects": [],
     "rebuilt_is_live": [],
+    "views_are_readable": [],
 }
 
 

@@ -18,12 +18,16 @@ from rollbook.source.fetch import utc_now
 from rollbook.source.pagination import Progress
 from rollbook.store.fleet import FleetFile
 from rollbook.store.warehouse import Warehouse
+from rollbook.views import catalog
 
 
 def assemble(
     settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
 ) -> Rollbook:
-    """One institution's Rollbook, with its listeners in the order in which they learn of something."""
+    """One institution's Rollbook, with its listeners in the order in which they learn of something. Raises SettingError
+    if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history.
+    """
+    catalog.check_untracked()
     rollbook = Rollbook(settings, clock=clock, progress=progress)
     rollbook.listeners = (
         Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),

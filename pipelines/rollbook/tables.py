@@ -468,6 +468,11 @@ def leave_untracked(pairs: frozenset[tuple[str, str]]) -> None:
     _untracked = (_untracked & pairs) | untracked
 
 
+def left_untracked() -> frozenset[tuple[str, str]]:
+    """Return the (table, column) pairs that are untracked by `leave_untracked` alone."""
+    return _untracked
+
+
 def _column(table: str, name: str) -> Column:
     return next(c for c in TABLES[table].columns if c.name == name)
 

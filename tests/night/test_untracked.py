@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rollbook import settings, tables
+from rollbook.assembly import assemble
 from rollbook.errors import ExpiredError, SettingError
+from rollbook.export import oneroster
 from rollbook.night import past
+from rollbook.settings import ROOT
 from rollbook.tables import TABLES
+from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.records import school_class, students
 
@@ -70,6 +77,88 @@ def test_a_change_is_refused_where_days_have_expired(house: House) -> None:
     house.over.pop("untracked")
     move(house, 7)  # what was landed on night 6 is kept, and counts now
     assert [row[1] for row in house.query(ROOMS)] == [night(n) for n in range(1, 8)]
+
+
+# What no view or macro reads from history. Three more are declared untracked.
+FREE = (
+    *("class_assignment_activity.first_assignment_date", "class_assignment_activity.last_assignment_date"),
+    *("class_assignment_activity.students_enrolled", "classes.class_code", "classes.class_dateadded"),
+    *("classes.class_room", "classes.teacher_email", "classes.teacher_name", "institution.api_key_name"),
+    *("institution.school_key", "institution.school_name", "student_activity.first_login_date"),
+    *("student_details.payload", "student_summaries.completed_assessments", "student_summaries.total_assessments"),
+    *("students.first_name", "students.last_name"),
+)
+DECLARED = {f"{t.name}.{c.name}" for t in TABLES.values() for c in t.untracked}
+ALL = [f"{t.name}.{c.name}" for t in TABLES.values() for c in t.columns if c.name not in t.key]
+
+
+def test_what_a_view_reads_from_history_is_refused_with_the_views_that_do(tmp_path: Path) -> None:
+    refused, at = {}, tmp_path / "warehouse"
+    try:
+        pairs = tables.column_pairs(", ".join(ALL))
+        tables.leave_untracked(pairs)
+        readers = catalog.readers_of_history(tables.left_untracked())
+        for column in ("students.reference_id", "student_classes.class_title", *FREE):
+            given = settings.load(fetches=False, warehouse=at, untracked=column, _env_file=None)
+            try:
+                assemble(given)
+            except SettingError as error:
+                refused[column] = error.message
+    finally:
+        tables.leave_untracked(frozenset())
+    assert sorted(readers) == sorted({*ALL} - {*FREE} - DECLARED)
+    known = {*catalog.VIEWS, *(macro.name for macro in catalog.macros())}
+    assert all(names and {*names} <= known for names in readers.values())
+    assert refused == {
+        "students.reference_id": "ROLLBOOK_UNTRACKED holds 'students.reference_id', which has to be in the history for"
+        " student_identities, student_timeline, students_to_watch, students_to_watch_as_of, watch_daily,"
+        " watch_daily_of: leave it out",
+        "student_classes.class_title": "ROLLBOOK_UNTRACKED holds 'student_classes.class_title', which has to be in the"
+        " history for enrollment_changes, enrollment_spans, student_timeline, students_to_watch,"
+        " students_to_watch_as_of, transfers: leave it out",
+    }
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(", ".join(FREE), id="all"),
+        *(pytest.param(column, id=column, marks=pytest.mark.slow) for column in FREE),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 2])
+def test_every_other_column_can_be_untracked_from_any_night_on(columns: str, first: int, tmp_path: Path) -> None:
+    """One process has both declarations, as where a service is started again with another setting."""
+    try:
+        with new_house(students(2), pseudonymous=True) as house:
+            for number in (1, 2, 3):
+                if number == first:
+                    house.over["untracked"] = columns
+                move(house, number)
+                assert house.examined()["views_are_readable"] == []
+            for view in catalog.VIEWS:
+                house.query(f"FROM {view}")
+            for column in columns.split(", "):
+                table, _, name = column.partition(".")
+                held = f"SELECT COUNT(*) FROM duckdb_columns() WHERE table_name = '{table}' AND column_name = '{name}'"
+                assert house.query(f"{held} AND schema_name IN ('history', 'spans')") == [(0,)]
+            assert house.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 3",)]
+            oneroster.write(house.published, tmp_path / "roster")
+            with (tmp_path / "roster" / "classes.csv").open(encoding="utf-8", newline="") as file:
+                assert next(row["location"] for row in csv.DictReader(file)) == "B 3"
+            house.over.pop("untracked")
+            move(house, 4)
+            assert house.examined()["views_are_readable"] == []
+            assert house.query(ROOMS) == [*MOVED[:2], ("B 3", night(3), night(4)), ("B 4", night(4), None)]
+    finally:
+        tables.leave_untracked(frozenset())
+
+
+def test_the_documented_example_is_accepted() -> None:
+    for path in (".env.example", "dagster_home/README.md"):
+        text = (ROOT / path).read_text("utf-8")
+        (example,) = re.findall(r"besides the declared ones, such as `?([\w., ]+\w)[`;]", text)
+        assert {*example.replace(" ", "").split(",")} <= {*FREE}, path
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,13 @@ Found = list[str]
 # Rules for every file that readers get, by the name that Dagster shows.
 KEYS, VERSIONS = "keys_are_unique", "versions_do_not_overlap"
 LANDED, LIVE = "landed_is_rows_and_rejects", "rebuilt_is_live"
+READABLE = "views_are_readable"
 RULES = {
     KEYS: "Keys are unique in every table.",
     VERSIONS: "At any time a record has at most one version.",
     LANDED: "Each received record became a row or a reject.",
     LIVE: "On a sample of days and records, tables and history match the daily snapshots.",
+    READABLE: "Every view and macro can be read.",
 }
 
 
@@ -75,10 +77,31 @@ def examine(
         }
 
     findings = {name: list[str]() for name in RULES} | {LANDED: _landed(con, lake, sample)}
+    findings[READABLE] = [f"{name} cannot be read ({why})" for name, why in unreadable(con).items()]
     for of_table in each_table(con, find, tables):
         for name, sentences in of_table.items():
             findings[name] += sentences
     return findings
+
+
+def unreadable(con: duckdb.DuckDBPyConnection) -> Mapping[str, str]:
+    """Return the analysts' views and macros that DuckDB cannot bind, each with the reason. Reads no rows."""
+    readers = con.execute("""
+        SELECT view_name, 'view', [] FROM duckdb_views()
+        WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
+        UNION ALL
+        SELECT function_name, function_type, parameters FROM duckdb_functions()
+        WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
+        ORDER BY 1
+    """).fetchall()
+    found = {}
+    for name, kind, parameters in readers:
+        call = "" if kind == "view" else f"({', '.join('NULL' for _ in parameters)})"
+        try:
+            con.execute(f"DESCRIBE {'SELECT' if kind == 'macro' else 'FROM'} main.{name}{call}")
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            found[name] = str(error).splitlines()[0]
+    return found
 
 
 def _landed(con: duckdb.DuckDBPyConnection, lake: Lake, sample: Sequence[DayRecord]) -> Found:

@@ -11,7 +11,7 @@ The views of the lake and the macros are made from the declarations in `tables`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,13 +21,14 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from rollbook.errors import DeclarationError
-from rollbook.store import schema
+from rollbook.errors import DeclarationError, SettingError
+from rollbook.store import checks, schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
 from rollbook.store.statements import ordering, statements
-from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, of_set
+from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, left_untracked, of_set
+from rollbook.util.text import listed
 from rollbook.views import editable, metrics
 
 sql = statements("rollbook.views", "macros")
@@ -116,7 +117,7 @@ PARTS: dict[str, object] = {
     "active_days": metrics.ACTIVE_DAYS,
     "small_class": metrics.SMALL_CLASS,
     "unstated": tuple(t for t in TABLES.values() if t.may_be_unstated),
-    "percents": tuple((t, c) for t in TABLES.values() for c in t.tracked if c.percent),
+    "percents": tuple((t, c) for t in TABLES.values() for c in t.columns if c.percent),
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
 }
@@ -298,17 +299,64 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
-    if _views_made(con) != _views_digest():  # a night's file is a copy of the last file, usually with the same views
+    if _views_made(con) != _views_digest(
+        left_untracked()
+    ):  # a night's file is a copy of the last file, usually with the same views
         _make_views(con)
     create_macros(con, macros(version))
 
 
+def check_untracked() -> None:
+    """Raise SettingError if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history."""
+    for column, readers in readers_of_history(left_untracked()).items():
+        raise SettingError(
+            f"ROLLBOOK_UNTRACKED holds {column!r}, which has to be in the history for {listed(readers)}: leave it out"
+        )
+
+
 @cache
+def readers_of_history(columns: frozenset[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
+    """Return the views and macros that read one of these columns, now left untracked, from history: by table.column.
+
+    It binds every view and macro without each column. That takes a second, but only where the setting is used.
+    """
+    found: dict[str, Sequence[str]] = {}
+    if not columns:
+        return found
+    with duckdb.connect() as con:
+        for part in schema.SCHEMAS:
+            con.execute(f"CREATE SCHEMA IF NOT EXISTS {part}")
+        for r in schema.declared():
+            of = TABLES[r.name].columns if r.schema in ("history", "spans") and r.name in TABLES else ()
+            whole = (*r.columns, *(c for c in of if (r.name, c.name) in columns))
+            con.execute(f"CREATE TABLE {r.schema}.{r.name} ({', '.join(f'{c.name} {c.type}' for c in whole)})")
+        for v in views():
+            con.execute(f"CREATE VIEW main.{v.name} AS {v.query}")
+        for m in macros():
+            con.execute(m.sql)
+        texts = {v.name: v.query for v in views()} | {m.name: m.sql for m in macros()}
+        for table, column in sorted(columns):
+            for part in ("history", "spans"):
+                con.execute(f"ALTER TABLE {part}.{table} RENAME COLUMN {column} TO without")
+            # Some of them only read others of them.
+            if readers := [name for name in checks.unreadable(con) if re.search(rf"\b{column}\b", texts[name])]:
+                found[f"{table}.{column}"] = readers
+            for part in ("history", "spans"):
+                con.execute(f"ALTER TABLE {part}.{table} RENAME COLUMN without TO {column}")
+    return found
+
+
 def prepared() -> bytes:
     """Return a database file without rows: every table and view, with comments.
 
-    Views follow from the code alone, and making views takes longer than anything else in a small school's first night.
+    Views follow from the declarations alone, and making views takes longer than anything else in a small school's first
+    night.
     """
+    return _prepared(left_untracked())
+
+
+@cache
+def _prepared(_untracked: frozenset[tuple[str, str]]) -> bytes:
     with TemporaryDirectory() as folder:
         path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
         with connect(path, scratch=scratch) as con, transaction(con):
@@ -320,7 +368,7 @@ def prepared() -> bytes:
 def _make_views(con: duckdb.DuckDBPyConnection) -> None:
     """Create the views, and the macro that names the set."""
     create_views(con)
-    con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest()}'")
+    con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest(left_untracked())}'")
     con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
 
 
@@ -334,8 +382,10 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
 
 
 @cache
-def _views_digest() -> str:
-    """Return a digest of the views' inputs: the text, the tables behind the views, and DuckDB's version."""
+def _views_digest(_untracked: frozenset[tuple[str, str]]) -> str:
+    """Return a digest of the views' inputs: the text, the tables behind the views (which lack the columns that are left
+    untracked), and DuckDB's version.
+    """
     columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
     return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
 

@@ -14,12 +14,24 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 {{ modified ~ " > $since" if since else "NOT " ~ gone }}
 {%- endmacro -%}
 
-{#- The last version of each record, whether the record is gone, and since when it is as it is. -#}
-{%- macro latest(table, key, gone="FALSE") -%}
+{#- The versions of a table's records, with its untracked columns: of who is listed as they are now, else NULL. -#}
+{%- macro versions(table, key) -%}
+(
+    SELECT c.*, h.valid_from, h.valid_to
+    FROM main.{{ table }} AS c INNER JOIN history.{{ table }} AS h ON h.{{ key }} = c.{{ key }} AND h.valid_to IS NULL
+    UNION ALL BY NAME
+    SELECT * FROM history.{{ table }} WHERE valid_to IS NOT NULL
+)
+{%- endmacro -%}
+
+{#- The last version of each record (and value of the column `by`), whether the record is gone, and since when it is as
+    it is. -#}
+{%- macro latest(table, key, gone="FALSE", by="") -%}
 (
     SELECT *, valid_to IS NOT NULL OR {{ gone }} AS gone, COALESCE(valid_to, valid_from) AS modified
-    FROM history.{{ table }}
-    QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ key }} ORDER BY valid_from DESC) = 1
+    FROM {{ versions(table, key) }}
+    {{ "WHERE " ~ by ~ " IS NOT NULL" if by }}
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ key }}{{ ", " ~ by if by }} ORDER BY valid_from DESC) = 1
 )
 {%- endmacro -%}
 
@@ -31,19 +43,18 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
         h.*, i.first_day, i.last_day, i.is_reused,
         'student-' || h.student_id || CASE WHEN i.is_reused THEN '-' || i.first_day ELSE '' END AS id,
         h.valid_to IS NOT NULL AS gone, COALESCE(h.valid_to, h.valid_from) AS modified
-    FROM history.students AS h
+    FROM {{ versions("students", "student_id") }} AS h
     INNER JOIN main.student_identities AS i
         ON i.student_id = h.student_id AND h.valid_from BETWEEN i.first_day AND COALESCE(i.last_day, h.valid_from)
     QUALIFY ROW_NUMBER() OVER (PARTITION BY h.student_id, i.first_day ORDER BY h.valid_from DESC) = 1
 )
 {%- endmacro -%}
 
-{%- macro classes() -%}{{ latest("classes", "class_id", "COALESCE(class_status <> 1, FALSE)") }}{%- endmacro -%}
+{%- set closed = "COALESCE(class_status <> 1, FALSE)" -%}
+{%- macro classes() -%}{{ latest("classes", "class_id", closed) }}{%- endmacro -%}
 
 {#- Who teaches which class, or did: a teacher who was replaced is gone from the class. -#}
-{%- macro taught() -%}
-{{ latest("classes WHERE teacher_id IS NOT NULL", "class_id, teacher_id", "COALESCE(class_status <> 1, FALSE)") }}
-{%- endmacro -%}
+{%- macro taught() -%}{{ latest("classes", "class_id", closed, by="teacher_id") }}{%- endmacro -%}
 
 {#- The teachers of all classes, by the newest class. -#}
 {%- macro teachers() -%}

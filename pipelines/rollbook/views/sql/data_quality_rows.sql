@@ -96,6 +96,11 @@ CAST(NULL AS BIGINT) AS student_id, {{ id }} AS class_id
 {% macro of_record(table, id) -%}
 {{ of_student(id) if table.parent_key == "student_id" else of_class(id) }}
 {%- endmacro %}
+{#- The current rows of a table, each with the day since which its record is as it is. -#}
+{% macro current(table, key) -%}
+main.{{ table }}
+INNER JOIN (SELECT {{ m.names(key) }}, valid_from FROM history.{{ table }} WHERE valid_to IS NULL) USING ({{ m.names(key) }})
+{%- endmacro %}
 {% macro of_set(set) -%}
 CASE WHEN {{ set }} <> 'classes' THEN id END, CASE WHEN {{ set }} = 'classes' THEN id END
 {%- endmacro %}
@@ -120,22 +125,21 @@ UNION ALL
 SELECT
     'more completed than given', 'student_summaries', {{ of_student("student_id") }}, valid_from, n.day,
     'students completed more assignments or assessments than were given'
-FROM history.student_summaries CROSS JOIN newest AS n
-WHERE valid_to IS NULL
-    AND (completed_assignments > total_assignments OR completed_assessments > total_assessments)
+FROM {{ current("student_summaries", ["student_id"]) }} CROSS JOIN newest AS n
+WHERE completed_assignments > total_assignments OR completed_assessments > total_assessments
 UNION ALL
 SELECT
     'submissions', 'class_assignment_activity', {{ of_class("class_id") }}, valid_from, n.day,
     'students with and without submissions are not the students enrolled'
-FROM history.class_assignment_activity CROSS JOIN newest AS n
+FROM {{ current("class_assignment_activity", ["class_id"]) }} CROSS JOIN newest AS n
 SEMI JOIN (SELECT class_id FROM main.classes WHERE class_status = 1) AS c USING (class_id)
-WHERE valid_to IS NULL AND students_with_submissions + students_without_submissions <> students_enrolled
+WHERE students_with_submissions + students_without_submissions <> students_enrolled
 UNION ALL
 {% for table, column in percents %}
 SELECT
     'above 100', '{{ table.name }}', {{ of_record(table, table.parent_key) }}, valid_from, n.day,
     '{{ column.name }} is above 100, as with extra credit'
-FROM history.{{ table.name }} CROSS JOIN newest AS n WHERE valid_to IS NULL AND {{ column.name }} > 100
+FROM {{ current(table.name, table.key) }} CROSS JOIN newest AS n WHERE {{ column.name }} > 100
 UNION ALL
 {% endfor %}
 SELECT
@@ -152,7 +156,7 @@ UNION ALL
 SELECT
     'in the future', '{{ table }}', {{ of_student("student_id") }}, valid_from, n.day,
     '{{ column }} lies after the landed day'
-FROM history.{{ table }} CROSS JOIN newest AS n WHERE valid_to IS NULL AND {{ column }} > n.day + 1
+FROM {{ current(table, ["student_id"]) }} CROSS JOIN newest AS n WHERE {{ column }} > n.day + 1
 UNION ALL
 {% endfor %}
 SELECT 'id_reused', 'students', {{ of_student("student_id") }}, first_day, n.day, '{{ identities.words }}'
