@@ -69,13 +69,13 @@ MUTATIONS = (
     Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store night"),
     Mutation("G7", "return work.result() if ahead == parts else None", "return work.result()", "night"),
     Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store night"),
-    Mutation("G7", "SELECT id, MAX(ord) AS ord FROM stating", "SELECT id, MIN(ord) AS ord FROM stating", "store night"),
+    Mutation("G7", "latest AS (SELECT id, MAX(ord) AS ord", "latest AS (SELECT id, MIN(ord) AS ord", "store night"),
     Mutation("G7", "AND NOT was_absent)", ")", "store night"),
     Mutation("G7", "FILTER (NOT LIST_CONTAINS(refused_columns, '{{ c.name }}'))", "", "store night"),
     Mutation("G8", "ZONES_APART = timedelta(days=1)", "ZONES_APART = timedelta(days=2)", "source night"),
     Mutation("G8", "if abs(passed_there - passed) > CLOCKS_APART:", "if False:", "night"),
     Mutation("G8", "    if day > today:", "    if False:", "night"),
-    Mutation("G9", "if 1 < records == rejected:", "if False:", "night"),
+    Mutation("G9", "if 1 < records <= rejected:", "if False:", "night"),
     Mutation("G9", "rejected > MAX_REJECTED * records", "rejected >= MAX_REJECTED * records", "night"),
     Mutation(
         "G10",
@@ -102,7 +102,10 @@ MUTATIONS = (
         "ui/test_guard.py",
     ),
     Mutation(
-        "G13", "_TRANSIENT = frozenset({408, 425, 429})", "_TRANSIENT = frozenset({403, 408, 425, 429})", "source"
+        "G13",
+        "_TRANSIENT = frozenset({408, 421, 425, 429})",
+        "_TRANSIENT = frozenset({403, 408, 421, 425, 429})",
+        "source",
     ),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "night"),

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -129,7 +129,7 @@ def delete_old_runs(instance: dg.DagsterInstance, newest: date | None, *, dry_ru
     """
     if newest is None:
         return 0
-    before = datetime.combine(newest - timedelta(days=KEEP_DAYS), time(), UTC)
+    before = datetime.combine(newest - timedelta(days=KEEP_DAYS), datetime.min.time(), UTC)
     filters = dg.RunsFilter(statuses=ENDED, created_before=before)
     old = instance.get_run_records(filters, limit=MAX_AT_ONCE, order_by="create_timestamp", ascending=True)
     for run_id in () if dry_run else [record.dagster_run.run_id for record in old]:
