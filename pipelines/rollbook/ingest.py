@@ -179,8 +179,7 @@ class PartInProgress:
     def _keep(self, batch: Batch) -> None:
         self._staging.add(batch.tables)
         self._rejects += batch.rejects
-        own, *_ = of_set(self._set_name)
-        self._ids.append(batch.tables[own.name][own.parent_key])
+        self._ids += [batch.tables[own.name][own.parent_key] for own in of_set(self._set_name)[:1]]
         self._values.update(batch.values())
 
 

@@ -517,10 +517,11 @@ def _measured(
     """Add to the counts how many totals fall far, and the measures that most rows would lose."""
     of, _, total = SETS[table.set].total.partition(".")
     schema = "history" if before else "main"
-    columns, of_totals = _alike(con, current, table, schema), _alike(con, current, TABLES[of], schema)
+    columns = _alike(con, current, table, schema)
     measures = [c for c in columns if c.measure]
     if not measures:
         return counts
+    of_totals = _alike(con, current, TABLES[of], schema)
     query = sql(
         "vanished",
         table=table,
