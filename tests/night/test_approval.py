@@ -98,6 +98,11 @@ def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
     assert house.tables() == expected.tables()
     given = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
     assert [[each.reason for each in of_day] for of_day in given] == [["two year groups left"]] * 3
+    # Each is told against the night before it, not against what readers had before the approval.
+    removed = house.query("SELECT rows_removed FROM sync_log ORDER BY snapshot_date")
+    assert removed == [(0,), (24,), (4,), (None,), (4,)]
+    approved = "rows added, 0 changed, 4 removed. It was held, and approved by a person."
+    assert house.query("SELECT description FROM sync_log ORDER BY snapshot_date DESC LIMIT 1")[0][0].endswith(approved)
 
 
 def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_saw(house: House) -> None:

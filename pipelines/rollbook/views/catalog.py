@@ -120,6 +120,7 @@ PARTS: dict[str, object] = {
     "percents": tuple((t, c) for t in TABLES.values() for c in t.columns if c.percent),
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
+    "change_keys": CHANGE_KEYS,
 }
 
 # The tables and views that changes_since tells of, each with the key.

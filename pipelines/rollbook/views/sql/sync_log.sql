@@ -1,6 +1,9 @@
 -- sync_log: One row per night since the first sync: its outcome, in words. The last sync of a night counts.
 -- key: snapshot_date
 --
+-- A night's rows are counted against what readers had when it was decided on. Those of an approved night, the only one of
+-- its date that counts, are against the landed day before it: one approval may merge many nights.
+--
 --   snapshot_date   The night, by the date of its snapshot.
 --   outcome         synced, held, failed, discarded, or missing when there was no sync.
 --   description     What happened, in words.
@@ -26,11 +29,33 @@ received AS (
     FROM ops.syncs LEFT JOIN ops.sync_sets USING (snapshot_date, landing)
     GROUP BY snapshot_date, landing
 ),
-last AS (
+decided AS (
     SELECT *, COUNT(*) OVER (PARTITION BY snapshot_date) AS syncs
     FROM ops.syncs INNER JOIN received USING (snapshot_date, landing)
     -- A discarded sync is the night's outcome only if all of the night's syncs were discarded.
     QUALIFY ROW_NUMBER() OVER (PARTITION BY snapshot_date ORDER BY outcome = 'discarded', landing DESC) = 1
+),
+approved AS (
+    SELECT snapshot_date FROM ops.syncs SEMI JOIN spans.days USING (snapshot_date)
+    WHERE outcome = 'synced' GROUP BY snapshot_date HAVING COUNT(*) = 1 AND MAX(verdict) = 'approved'
+),
+merged AS (
+    SELECT
+        a.snapshot_date,
+        COUNT(*) FILTER (c.change IN ('added', 'returned')) AS rows_added,
+        COUNT(DISTINCT (c.table_name, {{ m.names(change_keys, "c.") }})) FILTER (c.change = 'changed') AS rows_changed,
+        COUNT(*) FILTER (c.change = 'removed') AS rows_removed
+    FROM approved AS a LEFT JOIN main.changes AS c ON c.snapshot_date = a.snapshot_date
+    GROUP BY a.snapshot_date
+),
+last AS (
+    SELECT
+        d.* REPLACE (
+            COALESCE(m.rows_added, d.rows_added) AS rows_added,
+            COALESCE(m.rows_changed, d.rows_changed) AS rows_changed,
+            COALESCE(m.rows_removed, d.rows_removed) AS rows_removed
+        )
+    FROM decided AS d LEFT JOIN merged AS m USING (snapshot_date)
 )
 SELECT
     n.snapshot_date,
