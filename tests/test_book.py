@@ -6,11 +6,13 @@ import ast
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -131,6 +133,31 @@ def test_an_open_book_shows_the_newest_night_and_notes_who_was_shown(small: Scho
         ("notebook", 1, "FROM history.students WHERE student_id = $student_id ORDER BY student_id, valid_from"),
         ("notebook", None, "SELECT nothing FROM students WHERE name = ?"),
     ]
+
+
+def test_an_analysts_own_connection_in_the_process_is_left_alone(book: Book, tmp_path: Path) -> None:
+    """As warehouse/README.md opens it: DuckDB gives all connections to a file in a process one configuration."""
+    file, out = book.warehouse / "rollbook.duckdb", tmp_path / "own.csv"
+    count = "SELECT COUNT(*) AS n FROM students"
+    with duckdb.connect(file, read_only=True) as own:
+        for _ in range(2):
+            assert list(book.query(count)["n"]) == [len(book.table("students"))]
+            own.execute("SET threads = 1")
+            own.execute(f"COPY ({count}) TO '{out}'")
+            assert own.execute(f"FROM read_csv('{out}')").fetchall() == own.execute(count).fetchall()
+            with pytest.raises(ArgumentError):
+                book.query(f"FROM read_csv('{out}')")
+    book.query(count)
+    with duckdb.connect(file, read_only=True) as own:
+        assert own.execute(f"FROM read_csv('{out}')").fetchall() == own.execute(count).fetchall()
+
+
+def test_threads_share_a_book(book: Book) -> None:
+    asked = [f"SELECT {n} AS n, COUNT(*) AS students FROM students_to_watch_as_of(DATE '{BEFORE}')" for n in range(12)]
+    with ThreadPoolExecutor(2) as threads:
+        answers = [*threads.map(book.query, asked)]
+    assert [int(answer["n"].iloc[0]) for answer in answers] == [*range(12)]
+    assert len({int(answer["students"].iloc[0]) for answer in answers}) == 1
 
 
 def test_it_opens_what_the_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

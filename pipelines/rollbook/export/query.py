@@ -105,9 +105,17 @@ def read_arrow(published: Path, query: str, parameters: dict[str, Any]) -> tuple
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before the first."""
+    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before the first.
+
+    The file is attached to an instance of its own: connections that a notebook opens to the same file share one, with
+    its settings, and `lock` is for this one alone.
+    """
     check_is_there(published)
-    with translate_errors(published, published.parent), duckdb.connect(str(published), read_only=True) as con:
+    name = published.name.partition(".")[0]  # as DuckDB calls a file that is opened
+    spilled: dict[str, str | bool | int | float | list[str]] = {"temp_directory": f"{published}.tmp"}
+    with translate_errors(published, published.parent), duckdb.connect(config=spilled) as con:
+        con.execute(f'ATTACH {literal(published)} AS "{name}" (READ_ONLY)')
+        con.execute(f'USE "{name}"')
         yield con
 
 
