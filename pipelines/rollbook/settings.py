@@ -478,7 +478,7 @@ _IS_SECRET = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|PASS|CRED
 _IS_PLACE = re.compile(r"_(FILE|PATH|DIR|ID|URI|URL)$")
 _HAS_PASSWORD = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@")
 # The other variables that Rollbook's libraries read secrets from: object stores' credentials, proxies' passwords.
-_OF_LIBRARIES = re.compile(r"((AWS|AZURE|GOOGLE)_.*|(HTTP|HTTPS|ALL)_PROXY)")
+_OF_LIBRARIES = re.compile(r"((AWS|AZURE|GOOGLE)_\w+|(HTTP|HTTPS|ALL)_PROXY)")
 # Of these, the libraries read the file themselves.
 _THEIR_OWN = frozenset(
     {"AWS_CONFIG", "AWS_SHARED_CREDENTIALS", "AWS_WEB_IDENTITY_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"}

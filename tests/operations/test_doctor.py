@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rollbook import settings
 from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.errors import HeldError
@@ -29,6 +30,12 @@ def house() -> Iterator[House]:
     with new_house(students(20), classes(3), retry_seconds=0) as house:
         house.service.now = lambda: datetime.now(UTC)
         yield house
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in settings.secrets_in_environment():
+        monkeypatch.delenv(name)
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
@@ -204,3 +211,22 @@ def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) 
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
     assert "does not open" in done.stdout
+
+
+def test_secrets_of_the_environment_and_open_files_of_secrets_are_named(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    (tmp_path / ".notify").write_text("json://127.0.0.1:9/t0ken")
+    (tmp_path / ".notify").chmod(0o640)
+    monkeypatch.setenv("ROLLBOOK_NOTIFY_FILE", ".notify")
+    monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
+    monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
+    told = [f for f in examined(house) if f.what == "settings" and f.level is WARNING]
+    assert [f.says.partition(", which")[0] for f in told] == [
+        f"{tmp_path / '.notify'} holds a secret and others may read it: chmod 600 {tmp_path / '.notify'}",
+        "the environment holds GITHUB_TOKEN, ROLLBOOK_API_KEY",
+    ]
+    assert "ROLLBOOK_API_KEY_FILE=" in told[1].says
+    assert "k3y" not in told[1].says
+    assert "t0ken" not in told[1].says

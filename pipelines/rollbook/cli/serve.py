@@ -154,13 +154,14 @@ def _in_files(secrets: Mapping[str, str]) -> Iterator[None]:
         err.print(
             f"[yellow]Note:[/] Dagster is started without {safe(listed(unread))}: a launch could read each variable"
         )
-    with machine_errors(home), ExitStack() as stack:
-        files.sweep_aside(home)
-        folder = stack.enter_context(files.aside(home))
-        for name, secret in secrets.items():
-            if name not in unread:
-                files.write(folder / name, secret.encode("utf-8", "surrogateescape"))
-                os.environ[f"{name}_FILE"] = str(folder / name)
+    with ExitStack() as stack:
+        with machine_errors(home):
+            files.sweep_aside(home)
+            folder = stack.enter_context(files.aside(home))
+            for name, secret in secrets.items():
+                if name not in unread:
+                    files.write(folder / name, secret.encode("utf-8", "surrogateescape"))
+                    os.environ[f"{name}_FILE"] = str(folder / name)
         os.environ[IN_ROOT] = str(ROOT)
         os.chdir(folder)
         yield

@@ -77,10 +77,10 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
     yield Finding("alerts", Level.OK, says)
     for path in filter(_is_open, secret_files()):
         yield Finding("settings", Level.WARNING, f"{path} holds a secret and others may read it: chmod 600 {path}")
-    if shown := [*secrets_in_environment()]:
+    if shown := sorted(secrets_in_environment()):
         says = (
             f"the environment holds {listed(shown)}, which every program started here gets: put what Rollbook needs"
-            f" into private files, as in {shown[0]}_FILE=/path/of/the/file, and leave out the rest"
+            " into private files, as in ROLLBOOK_API_KEY_FILE=/path/of/the/file, and leave out the rest"
         )
         yield Finding("settings", Level.WARNING, says)
 
