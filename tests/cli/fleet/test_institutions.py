@@ -68,7 +68,7 @@ def test_a_command_about_one_institution_asks_which(registry: Path, tmp_path: Pa
 def test_every_command_about_one_institution_is_tried_above() -> None:
     every = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     every = {name.replace("_", "-") for name in every} | {group.name for group in app.registered_groups if group.name}
-    assert every - {"demo", "sandbox", "serve", "fleet", "init"} == {typed.split()[0] for typed in SINGLE}
+    assert every - {"demo", "sandbox", "serve", "open", "fleet", "init"} == {typed.split()[0] for typed in SINGLE}
 
 
 @pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "fleet --help"])
