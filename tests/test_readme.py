@@ -84,7 +84,8 @@ def test_its_python_runs_and_gives_rows(published: Path, tmp_path: Path, monkeyp
     ("page", "pattern"), [(RUNNING, rf"^\| `({PREFIX}\w+)` \|"), (".env.example", rf"^#?({PREFIX}\w+)=")]
 )
 def test_the_readme_and_the_example_file_list_every_setting(page: str, pattern: str) -> None:
-    named = re.findall(pattern, (ROOT / page).read_text(), flags=re.MULTILINE)
+    found = re.findall(pattern, (ROOT / page).read_text(), flags=re.MULTILINE)
+    named = [name.removesuffix("_FILE") for name in found]  # the example has secrets in files
     assert sorted(named) == sorted(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
 
 
