@@ -285,7 +285,7 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         "landings": 6,
         "records": 6,
         "rejects": 2,
-        "days": 4,
+        "days": 5,
         "exports": 4,
     }
     with pytest.raises(HeldError, match="not confirmed. Nothing was changed"):

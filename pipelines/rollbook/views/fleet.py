@@ -22,7 +22,7 @@ from rollbook.store.schema import OF_PUBLISHES, PAGES, SYNCS, VERSION
 from rollbook.store.statements import INSTITUTION, statements
 from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
-from rollbook.views.pseudonymous import personal_of
+from rollbook.views.pseudonymous import left_out_of
 
 query = statements("rollbook.views", "rollups")
 
@@ -80,7 +80,7 @@ def seen() -> tuple[Relation, ...]:
     views = []
     for view in catalog.views():
         if view.name not in LEFT_OUT:
-            personal = personal_of({name for name, _ in view.columns})
+            personal = left_out_of({name for name, _ in view.columns})
             columns = (Column(c, types[view.name, c], about, personal=c in personal) for c, about in view.columns)
             views.append(Relation("main", view.name, view.comment, tuple(columns)))
     return tuple(views)

@@ -84,10 +84,10 @@ def comment(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation], views
                 meaning = _meaning(c.name, c.comment, left_out=c not in columns)
                 con.execute(f"COMMENT ON COLUMN {full}.{c.name} IS {literal(meaning)}")
     for view in views:
-        personal = personal_of({name for name, _ in view.columns})
+        left_out = left_out_of({name for name, _ in view.columns})
         for name, meaning in view.columns:
-            if name == STUDENT or name in personal:
-                comment = _meaning(name, meaning, left_out=name in personal)
+            if name == STUDENT or name in left_out:
+                comment = _meaning(name, meaning, left_out=name in left_out)
                 con.execute(f"COMMENT ON COLUMN main.{view.name}.{name} IS {literal(comment)}")
 
 
@@ -95,7 +95,9 @@ def _meaning(name: str, comment: str, *, left_out: bool) -> str:
     return CODE if name == STUDENT else f"{comment} {LEFT_OUT}" if left_out else comment
 
 
-def personal_of(names: set[str]) -> set[str]:
-    """Return the names of a view's personal columns: those of the students and teachers whose ids it has."""
+def left_out_of(names: set[str]) -> set[str]:
+    """Return the names of a view's columns that are left out: the personal ones of the students and teachers whose ids
+    it has, and those that are computed from `spans`, which is left out.
+    """
     about = [t for t in TABLES.values() if any(c.id and c.name in names for c in t.columns)]
-    return {c.name for t in about for c in t.columns if c.personal} & names
+    return ({c.name for t in about for c in t.columns if c.personal} | {"stated_on"}) & names
