@@ -31,7 +31,6 @@ from filelock import Timeout
 
 from rollbook.errors import BusyError, MachineError
 from rollbook.landing import formats
-from rollbook.landing.raw import newest_landed
 from rollbook.settings import FLEET, for_all, place
 from rollbook.store.schema import SCHEMAS, declared
 from rollbook.util import files, machine
@@ -147,6 +146,8 @@ def keep_up(root: Path, keep_days: int, now: datetime) -> None:
 
     The nightly writer calls this, too: otherwise the last lines would stay for good once nobody reads any more.
     """
+    from rollbook.landing.raw import newest_landed  # here, so that a command's help does not wait for pyarrow
+
     try:
         if old := [path for path in _paths(root / PRIVATE) if path.name < _oldest(now.date(), keep_days)]:
             newest = newest_landed(*(root.parent.glob("*") if root.name == FLEET else (root,)))

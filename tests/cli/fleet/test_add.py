@@ -71,7 +71,7 @@ def test_adding_an_institution_leaves_the_rest_and_a_link_stays(file: Path) -> N
         ("../oak", {"key_env": "K"}, "write lower-case letters"),
         ("oak", {}, "Say where the key is"),
         ("oak", {"key_env": "K", "url": "http://a.example"}, "base_url in .oak. of institutions.toml must begin with"),
-        ("oak", {"key_env": "K", "timezone": "Mars/Base"}, "timezone in .oak. of institutions.toml is 'Mars/Base'"),
+        ("oak", {"key_env": "K", "timezone": "Mars/Base"}, "timezone in .oak. of institutions.toml is not a time zone"),
     ],
 )
 def test_impossible_institutions_are_refused_and_the_file_stays(

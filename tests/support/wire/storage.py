@@ -73,7 +73,7 @@ def restored(house: House, into: Path) -> House:
     """The warehouse that a restore of a house's copy and a rebuild make."""
     restore(house.over["lake"], "", into)
     again = House(into, house.service, lake="")
-    again.now = house.now
+    again.now, house.service.now = house.now, lambda: house.now  # it is the first house's service
     past.rebuild(again.rollbook())
     return again
 
