@@ -53,12 +53,13 @@ told AS (
     FROM changed AS c INNER JOIN fields AS f USING (column_name)
     WHERE c.change = 'changed'
 ),
--- The day of each student's first login: never logged in was known before, and logged in never.
+-- First logins: the last that was known before is that there was none.
 logins AS (
-    SELECT student_id, MIN(valid_from) FILTER (has_ever_logged_in) AS first_on
+    SELECT student_id, valid_from
     FROM history.student_activity
-    GROUP BY student_id
-    HAVING MIN(valid_from) FILTER (NOT has_ever_logged_in) < MIN(valid_from) FILTER (has_ever_logged_in)
+    SEMI JOIN (SELECT student_id FROM history.student_activity WHERE NOT has_ever_logged_in) AS n USING (student_id)
+    WINDOW same_id AS (PARTITION BY student_id ORDER BY valid_from)
+    QUALIFY has_ever_logged_in AND NOT LAG(has_ever_logged_in IGNORE NULLS) OVER same_id
 )
 SELECT
     snapshot_date,
@@ -78,7 +79,7 @@ UNION ALL
 SELECT
     t.snapshot_date, t.student_id, t.what,
     CASE
-        WHEN t.column_name = 'has_ever_logged_in' AND t.snapshot_date = l.first_on THEN 'logged in for the first time'
+        WHEN t.column_name = 'has_ever_logged_in' AND l.student_id IS NOT NULL THEN 'logged in for the first time'
         ELSE CONCAT(
             t.label,
             CASE WHEN t.column_name = 'course_name' THEN ' of ' || COALESCE(h.class_title, 'class ' || t.class_id) END,
@@ -87,7 +88,7 @@ SELECT
     END,
     t.class_id, h.class_title
 FROM told AS t
-LEFT JOIN logins AS l ON l.student_id = t.student_id
+LEFT JOIN logins AS l ON l.student_id = t.student_id AND l.valid_from = t.snapshot_date
 LEFT JOIN history.student_classes AS h
     ON h.student_id = t.student_id AND h.class_id = t.class_id AND h.valid_from = t.snapshot_date
 UNION ALL
