@@ -73,13 +73,15 @@ def utc_now() -> datetime:
 def clock_is_wrong(newest: Manifest, started: datetime, there: datetime) -> str:
     """The reason why this machine's clock must be wrong, now or at the newest landing; empty without one.
 
-    A sync cannot start before the last one did, and as much time passes here as at the service (`there`). A service
-    that plays other days may go back, too.
+    A sync cannot start before the last one did, and as much time passes here as at the service (`there`). Where that
+    goes back, it plays other days or has set its own clock right, which says nothing about this machine's.
     """
     passed = started - newest.started_at
     passed_there = abs(passed) if newest.service_time is None else there - newest.service_time
     last = f"its last sync ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date})"
-    if passed < timedelta(0) <= passed_there:
+    if passed_there < timedelta(0):
+        return ""
+    if passed < timedelta(0):
         return f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before {last}"
     if abs(passed_there - passed) > CLOCKS_APART:
         hours, hours_there = (round(t / timedelta(hours=1)) for t in (passed, passed_there))
