@@ -94,7 +94,8 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
 
     # It is approved by itself, and that is its outcome of the night.
     held = [district.house("birch").landings(today)[-1].hold_digest]
-    for wrong, says in (({}, "This is a district: name the institution"), ({"institution": "elm"}, "elm")):
+    unknown = "institutions.toml has no such institution: it has ash, birch, cedar"
+    for wrong, says in (({}, "This is a district: name the institution"), ({"institution": "elm"}, unknown)):
         assert says in str(graph.failure(job.by_hand("approve_held", held=held, **wrong))[1])
     requests = district.asked()
     assert job.by_hand("approve_held", held=held, institution="birch").success

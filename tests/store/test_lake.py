@@ -116,6 +116,7 @@ def test_whom_a_later_landing_states_absent_is_out_until_a_further_one_lists_the
     assert rows(con, day.path("observed"), "id, state") == [
         (1, "stated"),
         (2, "absent"),
+        (3, "empty"),  # of its classes, which it does not state
         (3, "stated"),
         (4, "absent"),
         (None, "proven"),

@@ -22,6 +22,14 @@ standing AS MATERIALIZED (
 in_history AS (
     SELECT h.* FROM standing AS h SEMI JOIN stating AS s ON s.snapshot_date = h.snapshot_date AND s.id = h.{{ table.parent_key }}
 ),
+-- What each record last said of itself up to a day, by the runs.
+last_said AS (
+    SELECT h.snapshot_date, h.{{ table.parent_key }}, ARG_MAX(s.span_state, s.first_day) AS state
+    FROM standing AS h INNER JOIN spans.{{ table.name }} AS s
+        ON s.{{ table.parent_key }} = h.{{ table.parent_key }} AND s.first_day <= h.snapshot_date
+        AND s.span_state <> 'not_stated'
+    GROUP BY h.snapshot_date, h.{{ table.parent_key }}
+),
 absent AS (
     SELECT h.snapshot_date, h.{{ table.parent_key }}
     FROM standing AS h
@@ -35,6 +43,8 @@ SELECT snapshot_date, COUNT(DISTINCT {{ table.parent_key }}) FROM (
     WHERE h.snapshot_date IS NULL OR s.snapshot_date IS NULL OR {{ m.differ(table.tracked, "h", "s") }}
     UNION ALL
     FROM absent
+    UNION ALL
+    SELECT snapshot_date, {{ table.parent_key }} FROM last_said WHERE state = 'absent'
 )
 GROUP BY snapshot_date
 ORDER BY snapshot_date
