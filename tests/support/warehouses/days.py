@@ -60,7 +60,7 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     """A warehouse that synced the days in order, and the sandbox.
 
     One day was synced twice, the second time without anybody's classes and with some records refused; one day has a
-    held second landing, with the records of the day before; one day an unproven second landing, with some records of
+    held second landing, with other last names; one day an unproven second landing, with some records of
     the day after.
     """
     with folder() as warehouse, Sandbox(STUDENTS, day=FIRST, api_key=KEY) as sandbox:
@@ -71,9 +71,9 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
                 sandbox.students = [_with_gaps(record) for record in sandbox.students]
                 sync(rollbook(warehouse, sandbox.url), day)
             elif day == HELD:
-                sandbox.day = day - timedelta(days=1)
+                sandbox.students = [record | {"last_name": "Held"} for record in sandbox.students]
                 with pytest.raises(HeldError):
-                    sync(rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0), day)
+                    sync(rollbook(warehouse, sandbox.url, hold_changed_percent=0), day)
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
@@ -93,7 +93,7 @@ def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
             sandbox.day = day + timedelta(days=1)
 
     sandbox.on(faults.moved_total(1), path="students", page=3)  # the two days may list as many students
-    synced = sync(rollbook(warehouse, sandbox.url, today=day, progress=strike, walks=1), day)
+    synced = sync(rollbook(warehouse, sandbox.url, progress=strike, walks=1), day)
     assert synced.manifest.verdict is Verdict.UNPROVEN
 
 
