@@ -63,6 +63,8 @@ NOT_FOUND = 404
 ZONES_APART = timedelta(days=1)
 # Between two syncs, so much more time may pass by one clock than by the other: the service's may change to summer time.
 CLOCKS_APART = timedelta(hours=2)
+# A clock that is kept right may be set back so far.
+CORRECTED = timedelta(minutes=1)
 
 
 def utc_now() -> datetime:
@@ -81,7 +83,7 @@ def clock_is_wrong(newest: Manifest, started: datetime, there: datetime) -> str:
     last = f"its last sync ({newest.started_at:%Y-%m-%d %H:%M} UTC, of {newest.snapshot_date})"
     if passed_there < timedelta(0):
         return ""
-    if passed < timedelta(0):
+    if passed < -CORRECTED:
         return f"The clock of this machine says {started:%Y-%m-%d %H:%M} UTC, which is before {last}"
     if abs(passed_there - passed) > CLOCKS_APART:
         hours, hours_there = (round(t / timedelta(hours=1)) for t in (passed, passed_there))

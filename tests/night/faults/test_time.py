@@ -92,7 +92,7 @@ def test_a_late_tick_is_labelled_with_the_day_of_its_fetch(tick: str, now: str, 
     ("here", "there", "says"),
     [
         # In minutes since the second night's sync.
-        (-1, 24 * 60, "which is before its last sync (2026-11-21 02:15 UTC, of 2026-11-21)"),
+        (-2, 24 * 60, "which is before its last sync (2026-11-21 02:15 UTC, of 2026-11-21)"),
         (1, 24 * 60, "0 hours have passed since its last sync (2026-11-21 02:15 UTC, of 2026-11-21), and by that"),
         (24 * 60, 24 * 60 + 121, "24 hours have passed since"),
         (24 * 60, 24 * 60 - 121, "24 hours have passed since"),
