@@ -66,14 +66,14 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     with folder() as warehouse, Sandbox(STUDENTS, day=FIRST, api_key=KEY) as sandbox:
         for day in days:
             sandbox.day = day
-            sync(rollbook(warehouse, sandbox.url), day)
+            sync(rollbook(warehouse, sandbox.url, today=day), day)
             if day == TWICE:
                 sandbox.students = [_with_gaps(record) for record in sandbox.students]
-                sync(rollbook(warehouse, sandbox.url), day)
+                sync(rollbook(warehouse, sandbox.url, today=day), day)
             elif day == HELD:
                 sandbox.students = [record | {"last_name": "Held"} for record in sandbox.students]
                 with pytest.raises(HeldError):
-                    sync(rollbook(warehouse, sandbox.url, hold_changed_percent=0), day)
+                    sync(rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0), day)
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
@@ -93,7 +93,7 @@ def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
             sandbox.day = day + timedelta(days=1)
 
     sandbox.on(faults.moved_total(1), path="students", page=3)  # the two days may list as many students
-    synced = sync(rollbook(warehouse, sandbox.url, progress=strike, walks=1), day)
+    synced = sync(rollbook(warehouse, sandbox.url, today=day, progress=strike, walks=1), day)
     assert synced.manifest.verdict is Verdict.UNPROVEN
 
 
