@@ -152,7 +152,7 @@ def test_explore_and_a_districts_sync_start_again_without_secrets(tmp_path: Path
     with new_house(students(5), classes(1)) as house:
         house.sync()
         command = [*COMMAND, "explore", "--no-browser", "--port", str(free_port())]
-        env = {**os.environ, **house.environment(api_key=KEY), **OTHERS}
+        env = {**os.environ, **house.environment(api_key=KEY), **OTHERS, "DAGSTER_HOME": str(tmp_path)}
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as explore:
             assert explore.stdout is not None
             assert explore.stdout.readline().startswith("Open ")
