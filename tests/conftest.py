@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -92,6 +93,16 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("ROLLBOOK_", "DAGSTER_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ROLLBOOK_CACHE_MINUTES", "0")
+
+
+@pytest.fixture(autouse=True)
+def _stays_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command with a secret in its environment begins anew without it: here it would take the tests along."""
+
+    def execve(*_: object) -> NoReturn:
+        pytest.fail("this command begins its process anew: give it the secret in a file")
+
+    monkeypatch.setattr(os, "execve", execve)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from rollbook.cli import serve
 from rollbook.defs import runs
 from rollbook.errors import RollbookError
 from tests.support import graph
+from tests.support.processes.servers import free_port
+from tests.support.wire.service import KEY
 
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
@@ -40,8 +42,10 @@ def test_only_the_runs_of_processes_that_are_gone_are_marked_as_failed(tmp_path:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty Dagster home, and settings of a service."""
-    for name, value in {**graph.EXAMPLE, "DAGSTER_HOME": str(tmp_path)}.items():
+    """An empty Dagster home, and settings of a service, its key in a file: a secret would begin the process anew."""
+    (key := tmp_path / "key").write_text(KEY)
+    settings = {"ROLLBOOK_BASE_URL": graph.EXAMPLE["ROLLBOOK_BASE_URL"], "ROLLBOOK_API_KEY_FILE": str(key)}
+    for name, value in {**settings, "DAGSTER_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     return tmp_path
 
@@ -58,11 +62,11 @@ def test_the_server_makes_the_records_before_it_starts_what_needs_them(
 
     monkeypatch.setattr(serve, "child_process", child)
     with pytest.raises(RollbookError, match="ended by itself"):
-        serve.serve()
+        serve.serve(port=free_port())
     assert there == [False, True, True, True]
 
 
 def test_records_that_do_not_open_end_the_server_with_a_sentence(home: Path) -> None:
     (home / "dagster.yaml").write_text("no_such_setting: 1\n")
     with pytest.raises(RollbookError, match="Dagster's records do not open; .* `rollbook doctor`"):
-        serve.serve()
+        serve.serve(port=free_port())
