@@ -1,7 +1,6 @@
 """Lands a fetch's bodies: writes each body to `raw/` on arrival, and flattens and stages the rows at the same time.
 
-    LandingSession     begins landings, and keeps the last landing's staged rows
-    StagingWriter      a landing in progress
+    StagingWriter      a landing in progress; `finish` returns it with its staged rows
     StagingBodyWriter  writes and stages bodies, in this process
     BodyWriterProcess  the same in a second process, while the next pages of a large set are fetched
 
@@ -23,8 +22,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -34,7 +34,7 @@ from multiprocessing.connection import Connection
 from operator import or_
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from traceback import extract_tb
 from typing import Any
 
@@ -47,7 +47,7 @@ from rollbook.errors import MachineError
 from rollbook.flatten.rows import Batch, Flattener
 from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
 from rollbook.landing.erased import Gate
-from rollbook.landing.manifest import Body, Drift, Landed, Manifest, Received, Reject, Verdict
+from rollbook.landing.manifest import Body, Drift, LandedBody, Manifest, Received, Reject, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.store.staging import Staging, staged_file
 from rollbook.tables import SETS, of_set
@@ -137,6 +137,18 @@ class Flattened:
         return [Drift(s, f, t, n) for s in SETS for (of, f, t), n in sorted(seen.items()) if of == s]
 
 
+@dataclass(frozen=True)
+class Ingested:
+    """A finished landing, with the rows that were staged during its fetch; None if it failed or staging did."""
+
+    manifest: Manifest
+    flattened: Flattened | None = None
+
+
+# Given a function that waits for what the walks brought: the landing as it will most likely be, with the rows so far.
+WalksOver = Callable[[Callable[[], Ingested]], None]
+
+
 class PartInProgress:
     """Flattens and stages bodies of a set, in turn."""
 
@@ -149,7 +161,7 @@ class PartInProgress:
         self._ids: list[pa.ChunkedArray] = []
         self._finished: StagedPart | None = None
 
-    def add(self, body: Landed) -> None:
+    def add(self, body: LandedBody) -> None:
         """Add a body."""
         if (batch := self._flattener.add(body)) is not None:
             self._keep(batch)
@@ -202,7 +214,7 @@ def listed_differently(set_name: str, folder: Path, ids: Iterable[pa.ChunkedArra
     return sum(len({*map(frozenset, times.values())}) > 1 for times in shown.values())
 
 
-def stage(set_name: str, bodies: Iterable[Landed], folder: Path) -> StagedPart:
+def stage(set_name: str, bodies: Iterable[LandedBody], folder: Path) -> StagedPart:
     """Flatten and stage landed bodies of a set into `folder`."""
     with closing(PartInProgress(set_name, folder)) as part:
         for body in bodies:
@@ -303,7 +315,12 @@ class BodyWriterProcess:
             )
         self._waiting: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
         self._sent, self._bytes = Condition(), 0
+        # The answers that are due, in order, and the error that the process ended with.
+        self._due, self._asking = deque[Future[Any]](), Lock()
+        self._error: Exception | None = None
         Thread(target=self._send_waiting, daemon=True).start()
+        self._receiving = Thread(target=self._receive_answers, daemon=True)
+        self._receiving.start()
 
     def open(self, partial: Path, aside: Path) -> None:
         """Begin a landing: `partial` is its unfinished folder, `aside` an empty folder for staged rows."""
@@ -320,64 +337,81 @@ class BodyWriterProcess:
         self._waiting.put(("add", received, content))
 
     def flush(self) -> None:
-        """Flush the bodies so far, so that they can be read."""
-        self._ask("flush")
+        """Flush, so that written bodies can be read."""
+        self._ask("flush").result()
 
     def seal(self) -> None:
         """Make the bodies durable. No more may be added."""
-        self._ask("seal")
+        self._ask("seal").result()
 
-    def walked(self, landing: LandingFolder) -> list[StagedPart] | None:
-        """Return the parts of a landing whose walks are over, as `staged`; None if staging has failed."""
-        parts: list[StagedPart] | None = self._ask("walked", landing)
-        return parts
+    def walked(self, landing: LandingFolder) -> Future[list[StagedPart] | None]:
+        """Ask for the parts of a landing whose walks are over, as `staged`; None if staging has failed."""
+        return self._ask("walked", landing)
 
     def staged(self, landing: LandingFolder) -> list[StagedPart]:
         """Return the parts of a finished landing that count, in order. Raises the error that ended staging."""
-        parts: list[StagedPart] = self._ask("staged", landing)
+        parts: list[StagedPart] = self._ask("staged", landing).result()
         return parts
 
     def close(self) -> None:
         """End the process."""
         self._waiting.put(None)
-        self._pipe.close()
         try:
             self._process.wait(STOP_WITHIN)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._receiving.join()
+        self._pipe.close()
 
-    def _ask(self, *message: Any) -> Any:
-        self._waiting.put(message)
-        return self._receive()
+    def _ask(self, *message: Any) -> Future[Any]:
+        """Send a message that is answered. The answer may be the process's error, or MachineError if it is gone."""
+        answer = Future[Any]()
+        with self._asking:
+            if self._error is not None:
+                answer.set_exception(self._error)
+            else:
+                self._due.append(answer)
+                self._waiting.put(message)
+        return answer
 
     def _send_waiting(self) -> None:
-        """Send until the end. Each answer that is awaited tells of a process that is gone."""
+        """Send until the end, which `None` tells the process. Whoever waits learns of a process that is gone."""
         with suppress(OSError):
-            while (message := self._waiting.get()) is not None:
-                self._pipe.send(message)
+            while True:
+                self._pipe.send(message := self._waiting.get())
+                if message is None:
+                    return
                 if message[0] == "add":
                     with self._sent:
                         self._bytes -= len(message[-1])
                         self._sent.notify()
 
-    def _raise_error(self) -> None:
-        if self._pipe.poll():
-            self._receive()  # no answer is due, so it is an error
+    def _receive_answers(self) -> None:
+        """Receive answers until the process fails or ends; then every answer that is due is that error."""
+        error: Exception | None = None
+        while error is None:
+            try:
+                answer = self._pipe.recv()
+            except (EOFError, OSError):
+                error = self._lost()
+            else:
+                if isinstance(answer, Exception):
+                    error = answer
+                else:
+                    self._due.popleft().set_result(answer)
+        with self._asking:
+            self._error = error
+            for due in self._due:
+                due.set_exception(error)
+            self._due.clear()
 
-    def _receive(self) -> Any:
-        """Read an answer. Raises the second process's error, or MachineError if the process is gone."""
-        try:
-            answer = self._pipe.recv()
-        except (EOFError, OSError):
-            raise self._lost() from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     def _lost(self) -> MachineError:
-        self.close()
-        code = self._process.returncode
+        code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return MachineError(
             f"The sync's second process, which writes what was received, ended unexpectedly ({how}), perhaps for lack"
@@ -386,17 +420,18 @@ class BodyWriterProcess:
 
 
 def main() -> None:
-    """Take bodies until the pipe closes."""
+    """Take the bodies of a landing until None comes, or the pipe closes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()  # the millions of values never form cycles
     with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, ConnectionError):
         try:
-            with closing(StagingBodyWriter(*pipe.recv())) as writer:
-                while True:
-                    method, *arguments = pipe.recv()
-                    answer = getattr(writer, method)(*arguments)
-                    if method != "add":
-                        pipe.send(answer)
+            messages = iter(pipe.recv, None)
+            for partial, aside in messages:  # a landing, if one begins
+                with closing(StagingBodyWriter(partial, aside)) as writer:
+                    for method, *arguments in messages:
+                        answer = getattr(writer, method)(*arguments)
+                        if method != "add":
+                            pipe.send(answer)
         except (EOFError, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - told to the first process: an OSError whole, others without their text
@@ -418,66 +453,48 @@ def start_process() -> BodyWriterProcess | None:
         return None
 
 
-class LandingSession:
-    """Begins landings in `raw/`, and keeps the last landing's staged rows in `aside` until `clear`.
-
-    `staged` has them by the landing's day and number. `ahead`, if set, is given what a large landing's walks brought
-    while the vanished records are searched for.
-    """
-
-    def __init__(self, raw: RawStore, aside: Path) -> None:
-        self.raw = raw
-        self.aside = aside
-        self.staged: dict[tuple[date, int], Flattened] = {}
-        self.ahead: Callable[[Manifest, Flattened], None] | None = None
-        self._process: BodyWriterProcess | None = None
-
-    @contextmanager
-    def expecting(self, records: int) -> Iterator[None]:
-        """Let a second process start before the first request of a fetch that may bring so many records."""
-        if records >= LARGE:
-            self._process = start_process()
-        try:
-            yield
-        finally:
-            if (unused := self.take_process()) is not None:
-                unused.close()
-
-    def take_process(self) -> BodyWriterProcess | None:
-        """Return the process that was started before, for one landing; None without any."""
-        process, self._process = self._process, None
-        return process
-
-    def begin(self, day: date, recorded: int = 0) -> StagingWriter:
-        """Start the day's next landing, after those that are `recorded` (`RawStore.reserve`)."""
-        self.staged.clear()
-        return StagingWriter(self, day, recorded)
-
-    def take(self, manifest: Manifest) -> Flattened | None:
-        """Return the rows that were staged during a landing's fetch; None without such rows."""
-        return self.staged.get((manifest.snapshot_date, manifest.landing))
-
-    def clear(self) -> None:
-        """Remove all staged rows, which are part of the lake now or no longer needed."""
-        self.staged.clear()
-        files.empty(self.aside)
+@contextmanager
+def started_early(records: int) -> Iterator[BodyWriterProcess | None]:
+    """A second process that is ready when the first answer of a fetch comes, if the fetch may bring so many records."""
+    process = start_process() if records >= LARGE else None
+    try:
+        yield process
+    finally:
+        if process is not None:
+            process.close()
 
 
 class StagingWriter:
     """A landing in progress, which also stages the rows of the bodies. `finish` or `abandon` ends the landing."""
 
-    def __init__(self, session: LandingSession, day: date, recorded: int) -> None:
+    def __init__(
+        self,
+        raw: RawStore,
+        aside: Path,
+        day: date,
+        *,
+        recorded: int = 0,
+        process: BodyWriterProcess | None = None,
+        walks_over: WalksOver | None = None,
+    ) -> None:
+        """Begin the day's next landing, after those that are `recorded` (`RawStore.reserve`); rows are staged below
+        the folder `aside`.
+
+        A `process` takes the bodies if one was started early. `walks_over` is called once the walks of a large landing
+        are over.
+        """
         self.snapshot_date = day
-        self.landing, self._partial = session.raw.reserve(day, recorded)
-        self._session = session
-        self._gate = Gate(session.raw.erasure_register.matcher())
-        self._erasures = session.raw.erasure_register.count
+        self.landing, self._partial = raw.reserve(day, recorded)
+        self._raw = raw
+        self._walks_over = walks_over
+        self._gate = Gate(raw.erasure_register.matcher())
+        self._erasures = raw.erasure_register.count
         # A folder per process: a killed sync's second process may live a moment longer and must not write here.
-        self._aside = files.empty(session.aside / f"landing={self.landing}-{os.getpid()}")
+        self._aside = files.empty(aside / f"landing={self.landing}-{os.getpid()}")
         # Bodies are held until it is known that they are many.
         self._held = list[tuple[Received, bytes]]()
         self._writer: StagingBodyWriter | BodyWriterProcess | None = None
-        if (process := session.take_process()) is not None:
+        if process is not None:
             self._open(process)
 
     def add(self, received: Received, content: bytes) -> None:
@@ -502,24 +519,28 @@ class StagingWriter:
             self._held.clear()
         return self._writer
 
-    def walked(self, presumed: Callable[[], Manifest]) -> None:
-        """Give what the walks of a large landing brought to the session's `ahead`."""
-        if self._session.ahead is not None and isinstance(self._writer, BodyWriterProcess):
-            self._writer.flush()
-            landing = LandingFolder(self._partial, self._stamped(presumed()))
-            if (parts := self._writer.walked(landing)) is not None:
-                self._session.ahead(landing.manifest, Flattened(self.landing, tuple(parts)))
+    def walked(self, draft: Manifest, presumed: Callable[[], Manifest]) -> None:
+        """Tell `walks_over` that the walks of a large landing are over. Its rows are asked for now."""
+        if self._walks_over is not None and isinstance(self._writer, BodyWriterProcess):
+            answer = self._writer.walked(LandingFolder(self._partial, self._numbered(draft)))
 
-    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+            def presumably() -> Ingested:
+                parts = answer.result()
+                rows = None if parts is None else Flattened(self.landing, tuple(parts))
+                return Ingested(self._numbered(presumed()), rows)
+
+            self._walks_over(presumably)
+
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[LandedBody]:
         """Yield the bodies that would count if the landing were finished now with the manifest `draft`."""
         self._open().flush()
         return LandingFolder(self._partial, self._stamped(draft)).bodies(set_name)
 
-    def finish(self, manifest: Manifest) -> Manifest:
-        """Make everything durable and turn the folder into a landing; returns the manifest as written."""
+    def finish(self, manifest: Manifest) -> Ingested:
+        """Make everything durable and turn the folder into a landing; returns the manifest as written, and the rows."""
         writer = self._open()
         writer.seal()
-        landing = self._session.raw.commit(self._partial, self._stamped(manifest))
+        landing = self._raw.commit(self._partial, self._stamped(manifest))
         if self._gate.recognised:
             log.warning("%d records have the email or reference id of an erased student", self._gate.recognised)
         if kept_out := len({student for _, student in self._gate.taken}):
@@ -527,21 +548,23 @@ class StagingWriter:
                 "%s left out: the id is an erased student's. `rollbook erase STUDENT --readmit` lets a new person in",
                 count_of(kept_out, "record"),
             )
+        rows = None
         if manifest.verdict is not Verdict.FAILED:
             try:
-                parts = tuple(writer.staged(landing))
-                self._session.staged[self.snapshot_date, self.landing] = Flattened(self.landing, parts)
+                rows = Flattened(self.landing, tuple(writer.staged(landing)))
             except Exception as error:  # noqa: BLE001 - only time is lost: the bodies are durable
                 log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
         writer.close()
-        return landing.manifest
+        return Ingested(landing.manifest, rows)
 
     def abandon(self) -> None:
         """Remove everything written."""
         if self._writer is not None:
             self._writer.close()
-        self._session.raw.abandon(self._partial)
+        self._raw.abandon(self._partial)
+
+    def _numbered(self, manifest: Manifest) -> Manifest:
+        return msgspec.structs.replace(manifest, snapshot_date=self.snapshot_date, landing=self.landing)
 
     def _stamped(self, manifest: Manifest) -> Manifest:
-        numbered = msgspec.structs.replace(manifest, snapshot_date=self.snapshot_date, landing=self.landing)
-        return self._gate.stamped(numbered, self._partial, self._erasures)
+        return self._gate.stamped(self._numbered(manifest), self._partial, self._erasures)

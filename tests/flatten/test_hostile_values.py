@@ -14,7 +14,7 @@ import pytest
 
 from rollbook.flatten.rows import Flattener
 from rollbook.flatten.values import CONFLICT
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 from rollbook.source.envelope import page_of
 from rollbook.tables import SETS, TABLES
 from tests.support.records import school_class, student
@@ -299,7 +299,7 @@ def read(name: str, field: str, text: str, *, odd: bool) -> tuple[Flattener, Any
     pagination = '"pagination": {"page": 1, "limit": 100, "total_count": 3, "total_pages": 1}'
     content = f'{{"success": true, "data": [{healthy[0]}, {between}, {healthy[1]}], {pagination}}}'.encode()
     flattener = Flattener(set_name)
-    flattener.add(Landed(set_name, "walk", 1, content))
+    flattener.add(LandedBody(set_name, "walk", 1, content))
     return flattener, page_of(SETS[set_name])(content)
 
 

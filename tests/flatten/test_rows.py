@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from rollbook.flatten.rows import Batch, schema
-from rollbook.landing.manifest import Landed, Reject
+from rollbook.landing.manifest import LandedBody, Reject
 from rollbook.tables import SETS, of_set
 from tests.support.flattening import flatten
 from tests.support.records import MISSING, school_class, student
 
 
-def page(*records: Any, number: int = 1, set_name: str = "students", **more: Any) -> Landed:
+def page(*records: Any, number: int = 1, set_name: str = "students", **more: Any) -> LandedBody:
     body = json.dumps({"success": True, "data": list(records)}).encode()
-    return Landed(set=set_name, kind=more.pop("kind", "walk"), page=number, content=body, **more)
+    return LandedBody(set=set_name, kind=more.pop("kind", "walk"), page=number, content=body, **more)
 
 
-def one(*bodies: Landed) -> Batch:
+def one(*bodies: LandedBody) -> Batch:
     (batch,) = flatten(bodies[0].set, bodies)
     return batch
 
@@ -62,7 +62,7 @@ def test_a_class_becomes_one_row_in_each_of_its_tables() -> None:
 def test_the_institution_is_taken_from_the_auth_check() -> None:
     school = {"id": 41, "name": "Made-up School", "key": "mus"}
     data = {"authenticated": True, "school": school, "api_key_name": "nightly", "timestamp": "2026-11-20 02:15:00"}
-    batch = one(Landed("auth", "auth", 1, json.dumps({"success": True, "data": data, "message": "ok"}).encode()))
+    batch = one(LandedBody("auth", "auth", 1, json.dumps({"success": True, "data": data, "message": "ok"}).encode()))
     assert rows(batch, "institution") == [(41, "Made-up School", "mus", "nightly")]
     assert batch.drift == []
 
@@ -70,7 +70,7 @@ def test_the_institution_is_taken_from_the_auth_check() -> None:
 def test_a_detail_keeps_its_payload_whole() -> None:
     content = b'{"success": true, "data": {"id": 7, "courses": [{"a": 1.0}]}}'
     at = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
-    batch = one(Landed("details", "detail", 1, content, sought=7, received_at=at))
+    batch = one(LandedBody("details", "detail", 1, content, sought=7, received_at=at))
     assert rows(batch, "student_details") == [
         (7, '{"id": 7, "courses": [{"a": 1.0}]}', datetime(2026, 11, 20, 2, 15))  # noqa: DTZ001 - stored as UTC
     ]
@@ -129,7 +129,7 @@ def test_every_batch_has_every_table_of_its_set_in_the_declared_schema(name: str
 
 def test_bytes_that_are_not_text_cost_one_value() -> None:
     good = page(student(1), student(2, first_name="N@MED"), student(3)).content
-    batch = one(Landed("students", "walk", 1, good.replace(b"N@MED", b"N\xffMED")))
+    batch = one(LandedBody("students", "walk", 1, good.replace(b"N@MED", b"N\xffMED")))
     assert [r[3] for r in rows(batch, "students")] == ["Pupil", None, "Pupil"]
     assert batch.rejects == [
         Reject("students", 1, 2, "not a text", id=2, table="students", column="first_name"),

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rollbook.ingest import LandingSession, StagingWriter
+from rollbook.ingest import StagingWriter
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
 from rollbook.source.pagination import Sink
@@ -21,9 +21,9 @@ def manifest(**over: Any) -> Manifest:
     return Manifest(**(values | over))
 
 
-def begin(raw: RawStore, day: date = DAY) -> StagingWriter:
+def begin(raw: RawStore, day: date = DAY, **more: Any) -> StagingWriter:
     """Start a landing; the staged rows go beside raw/."""
-    return LandingSession(raw, raw.root.parent / "build" / "aside").begin(day)
+    return StagingWriter(raw, raw.root.parent / "build" / "aside", day, **more)
 
 
 def body(text: str) -> bytes:
@@ -37,7 +37,7 @@ def add(writer: Sink, set_name: str, kind: Any, page: int, content: bytes, **mor
 def land(raw: RawStore, text: str = "x", day: date = DAY, **over: Any) -> Manifest:
     writer = begin(raw, day)
     add(writer, "auth", "auth", 1, body(text))
-    return writer.finish(manifest(**over))
+    return writer.finish(manifest(**over)).manifest
 
 
 def folder(raw: RawStore, landing: int = 1, day: date = DAY) -> Path:
@@ -69,4 +69,4 @@ def full(raw: RawStore) -> tuple[Manifest, list[bytes]]:
             ),
         )
     )
-    return done, bodies
+    return done.manifest, bodies

@@ -7,10 +7,11 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from socket import SHUT_RDWR, socket
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,11 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from rollbook.errors import MachineError
-from rollbook.ingest import BodyWriterProcess, Flattened, LandingSession, StagingWriter, stage_again
+from rollbook.ingest import BodyWriterProcess, Flattened, Ingested, StagingWriter, stage_again, started_early
 from rollbook.landing.manifest import Absence, Manifest, Proof, Received, Verdict, Walk
 from rollbook.landing.raw import RawStore
 from rollbook.tables import SETS, of_set
-from tests.landing.landings import AT, DAY, add, manifest
+from tests.landing.landings import AT, add, begin, manifest
 from tests.support.records import MISSING, school_class, student
 
 HALF_A_PAIR = "half a pair"
@@ -38,14 +39,9 @@ def _where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def session(raw: RawStore, tmp_path: Path) -> LandingSession:
-    return LandingSession(raw, tmp_path / "aside")
-
-
-@pytest.fixture
-def begun(session: LandingSession) -> Iterator[StagingWriter]:
+def begun(raw: RawStore) -> Iterator[StagingWriter]:
     """A landing under way; the process ends with the test."""
-    writer = session.begin(DAY)
+    writer = begin(raw)
     yield writer
     writer.abandon()
 
@@ -103,13 +99,12 @@ def rows(flattened: Flattened) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.usefixtures("_where")
 def test_rows_staged_during_the_fetch_equal_rows_read_from_raw(
-    raw: RawStore, session: LandingSession, tmp_path: Path
+    raw: RawStore, begun: StagingWriter, tmp_path: Path
 ) -> None:
-    writer = session.begin(DAY)
-    done = writer.finish(messy(writer))
-    staged = session.take(done)
+    done = begun.finish(messy(begun))
+    staged = done.flattened
     assert staged is not None
-    again = stage_again(raw.open(done), tmp_path / "again")
+    again = stage_again(raw.open(done.manifest), tmp_path / "again")
     assert rows(staged) == rows(again)
     assert (staged.values, staged.rejected(), staged.oddities) == (again.values, again.rejected(), again.oddities)
     assert (staged.rejects, staged.drift) == (again.rejects, again.drift)
@@ -134,55 +129,51 @@ def test_a_landing_under_way_is_readable_and_an_abandoned_one_leaves_nothing(
 
 
 @pytest.mark.usefixtures("_where")
-def test_a_failed_landing_is_kept_and_nothing_of_it_staged(
-    raw: RawStore, session: LandingSession, begun: StagingWriter
-) -> None:
+def test_a_failed_landing_is_kept_and_nothing_of_it_staged(raw: RawStore, begun: StagingWriter) -> None:
     failed = begun.finish(msgspec.structs.replace(messy(begun), verdict=Verdict.FAILED))
-    assert raw.manifests() == [failed]
-    assert session.take(failed) is None
+    (kept,) = raw.manifests()
+    assert failed == Ingested(kept)
 
 
 @pytest.mark.usefixtures("_where")
-def test_bodies_are_landed_though_staging_fails(
-    raw: RawStore, session: LandingSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    writer = session.begin(DAY)
-    (tmp_path / "aside" / f"landing=1-{os.getpid()}" / "students-1").write_text("in the way")
-    session.ahead = Mock()
+def test_bodies_are_landed_though_staging_fails(raw: RawStore, caplog: pytest.LogCaptureFixture) -> None:
+    brought = list[Callable[[], Ingested]]()
+    writer = begin(raw, walks_over=brought.append)
+    (raw.root.parent / "build" / "aside" / f"landing=1-{os.getpid()}" / "students-1").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         landing = messy(writer)
-        writer.walked(lambda: landing)
+        writer.walked(landing, lambda: landing)
         done = writer.finish(landing)
-    assert session.take(done) is None
-    assert not session.ahead.called
-    assert len(list(raw.open(done).pages())) == 10
+    assert done.flattened is None
+    assert [walked().flattened for walked in brought] in ([], [None])
+    assert len(list(raw.open(done.manifest).pages())) == 10
     assert [r.getMessage() for r in caplog.records if "second process" not in r.getMessage()] == [
         "Staging during the fetch failed (FileExistsError); reading the landing again"
     ]
 
 
 def test_what_the_walks_of_a_large_landing_brought_is_given_ahead_of_the_searches(
-    raw: RawStore, session: LandingSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raw: RawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rollbook.ingest.LARGE", 1)
-    given = []
-    session.ahead = lambda landing, walked: given.append((landing.bodies, rows(walked)["students students"]))
-    writer = session.begin(DAY)
+    brought = list[Callable[[], Ingested]]()
+    writer = begin(raw, walks_over=brought.append)
     add(writer, "students", "walk", 1, page(student(1)), walk=1)
     walk = Walk(set="students", walks=1, counted=(1,), total_count=1, received=1)
-    writer.walked(lambda: manifest(landing=1, walks=(walk,)))
+    draft, presumed = manifest(landing=1, walks=(walk,)), manifest(landing=1, walks=(walk,), requests=3)
+    writer.walked(draft, lambda: presumed)
     add(writer, "students", "search", 1, page(student(7)), sought=7)
     found = Absence(set="students", id=7, answer="found_by_search", asked_by=("email",))
-    done = writer.finish(manifest(landing=1, walks=(walk,), absences=(found,)))
-    ((bodies, ahead),) = given
-    assert (bodies, [row["student_id"] for row in ahead]) == (1, [1])
-    staged = session.take(done)
-    assert staged is not None
-    assert [row["student_id"] for row in rows(staged)["students students"]] == [1, 7]
+    done = writer.finish(msgspec.structs.replace(draft, absences=(found,)))
+    ahead = brought[0]()
+    assert ahead.manifest == presumed
+    for ingested, ids in ((ahead, [1]), (done, [1, 7])):
+        assert ingested.flattened is not None
+        assert [row["student_id"] for row in rows(ingested.flattened)["students students"]] == ids
 
 
 def test_a_process_that_is_started_early_takes_the_landing_or_ends(
-    session: LandingSession, monkeypatch: pytest.MonkeyPatch
+    raw: RawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rollbook.ingest.LARGE", 100)
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
@@ -191,15 +182,16 @@ def test_a_process_that_is_started_early_takes_the_landing_or_ends(
     def children() -> set[str]:
         return set(listed.read_text().split()) - earlier
 
-    with session.expecting(99):
+    with started_early(99) as process:
+        assert process is None
         assert not children()
-    with session.expecting(100):
+    with started_early(100) as process:
         (child,) = children()
-        writer = session.begin(DAY)
+        writer = begin(raw, process=process)
         done = writer.finish(messy(writer))
         assert not children()
-        assert session.take(done) is not None
-    with session.expecting(100):
+        assert done.flattened is not None
+    with started_early(100):
         (other,) = children()
         assert other != child
     assert not children()
@@ -254,7 +246,8 @@ def test_it_has_no_key_and_ends_when_the_first_process_is_gone(process: BodyWrit
     about = Path(f"/proc/{process._process.pid}")
     assert b"k3y" not in (about / "environ").read_bytes()
     assert b"k3y" not in (about / "cmdline").read_bytes()
-    process._pipe.close()
+    with socket(fileno=os.dup(process._pipe.fileno())) as pipe:
+        pipe.shutdown(SHUT_RDWR)  # as the system does for a process that is gone
     assert process._process.wait(10) == 0
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from rollbook.landing.bodies import BodyWriter
-from rollbook.landing.manifest import Body, Drift, Landed, TableCounts, Verdict, Walk
+from rollbook.landing.manifest import Body, Drift, LandedBody, TableCounts, Verdict, Walk
 from rollbook.landing.raw import RawStore
 from tests.campaign.disk import POWER_FAILS, Disk, PowerFailedError, Trouble
 from tests.landing.landings import AT, DAY, add, begin, body, folder, full, land, manifest
@@ -116,8 +116,8 @@ def test_two_writers_of_one_day_get_numbers_of_their_own(raw: RawStore) -> None:
     first, second = begin(raw), begin(raw)
     add(second, "auth", "auth", 1, body("second"))
     add(first, "auth", "auth", 1, body("first"))
-    assert second.finish(manifest()).landing == 2
-    assert first.finish(manifest()).landing == 1
+    assert second.finish(manifest()).manifest.landing == 2
+    assert first.finish(manifest()).manifest.landing == 1
     assert [next(raw.open(m).bodies("auth")).content for m in raw.manifests()] == [body("first"), body("second")]
 
 
@@ -171,14 +171,14 @@ def test_the_bodies_that_count_come_in_order(raw: RawStore) -> None:
     """Of students the proven walk and the only search that found; of classes, unproven, every walk."""
     done, bodies = full(raw)
     assert list(raw.open(done).bodies("students")) == [
-        Landed(set="students", kind="walk", page=1, content=bodies[3], received_at=AT),
-        Landed(set="students", kind="walk", page=2, content=bodies[4], received_at=AT),
-        Landed(set="students", kind="search", page=1, content=bodies[8], sought=8, received_at=AT),
+        LandedBody(set="students", kind="walk", page=1, content=bodies[3], received_at=AT),
+        LandedBody(set="students", kind="walk", page=2, content=bodies[4], received_at=AT),
+        LandedBody(set="students", kind="search", page=1, content=bodies[8], sought=8, received_at=AT),
     ]
     assert [b.content for b in raw.open(done).bodies("classes")] == [bodies[5], bodies[6]]
     assert [b.content for b in raw.open(done).bodies("auth")] == [bodies[0]]
     assert list(raw.open(done).bodies("details")) == [
-        Landed(set="details", kind="detail", page=1, content=bodies[10], sought=3, received_at=AT)
+        LandedBody(set="details", kind="detail", page=1, content=bodies[10], sought=3, received_at=AT)
     ]
 
 
@@ -187,7 +187,7 @@ def test_half_a_surrogate_pair_is_replaced_in_a_single_record_only(raw: RawStore
     writer = begin(raw)
     add(writer, "students", "walk", 1, page)
     add(writer, "details", "detail", 1, page, sought=2)
-    done = writer.finish(manifest(walks=(Walk(set="students", walks=1, counted=(1,)),)))
+    done = writer.finish(manifest(walks=(Walk(set="students", walks=1, counted=(1,)),))).manifest
     assert next(raw.open(done).pages()).sha256 == sha256(page).hexdigest()
     (walked,) = raw.open(done).bodies("students")
     assert walked.content == page

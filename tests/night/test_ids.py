@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.json import encode
 
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 from rollbook.landing.records import replace_lone_surrogates
 from rollbook.source.envelope import page_of
 from rollbook.tables import SETS
@@ -22,9 +22,9 @@ from tests.support.wire.service import Asked, Reply
 GOOD = {"students": student, "classes": school_class}
 
 
-def landed_as(set_name: str, body: bytes) -> Landed:
+def landed_as(set_name: str, body: bytes) -> LandedBody:
     """The page as flattening receives it: as out of raw/."""
-    return Landed(set=set_name, kind="walk", page=1, content=replace_lone_surrogates(body))
+    return LandedBody(set=set_name, kind="walk", page=1, content=replace_lone_surrogates(body))
 
 
 def by_the_walk(set_name: str, body: bytes) -> list[int | None]:

@@ -10,6 +10,7 @@ import pytest
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
+from rollbook.night.landings import Landed
 from rollbook.night.stages import land, snapshot
 from rollbook.night.writing import writer
 from tests.support.nights import House, night
@@ -91,7 +92,7 @@ def test_an_undecided_landing_with_too_many_removals_is_held(house: House) -> No
         land(rollbook)
     rollbook = house.rollbook()
     with writer(rollbook), pytest.raises(HeldError):
-        snapshot(rollbook, rollbook.raw.manifests(night(2))[-1])
+        snapshot(rollbook, Landed(rollbook.raw.manifests(night(2))[-1]))
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()

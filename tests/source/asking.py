@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from rollbook.errors import RollbookError
-from rollbook.ingest import LandingSession
+from rollbook.ingest import Ingested, StagingWriter
 from rollbook.landing.manifest import Manifest, Proof, Received, Walk
 from rollbook.landing.raw import RawStore
 from rollbook.settings import Settings
@@ -85,7 +86,9 @@ class Night:
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
         given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": TIMEOUTS, **arguments}
-        return fetch(settings, LandingSession(self.raw, self.warehouse / "build" / "aside").begin, published, **given)
+        begin = partial(StagingWriter, self.raw, self.warehouse / "build" / "aside")
+        ingested: Ingested = fetch(settings, begin, published, **given)
+        return ingested.manifest
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:
         """Fetch, expecting an error; returns the error and the landing."""

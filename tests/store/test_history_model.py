@@ -191,7 +191,7 @@ class World:
         proof = Proof(set="students", walk=1, total_count=n, unique_ids=n, pages=1, limit=100) if proven else None
         walk = Walk(set="students", walks=1, counted=(1,), proof=proof, total_count=n, received=n, distinct=n)
         absences = tuple(Absence(set="students", id=i, answer="removed") for i in sorted(absent or ()))
-        landed = writer.finish(manifest(walks=(walk,), absences=absences))
+        landed = writer.finish(manifest(walks=(walk,), absences=absences)).manifest
         return self.judge(landed, Verdict.HELD if held else Verdict.SYNCED if proven else Verdict.UNPROVEN)
 
     def judge(self, landed: Manifest, verdict: Verdict) -> Manifest:

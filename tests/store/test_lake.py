@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from rollbook.errors import DamagedError
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, compose, unchanged
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS, TABLES, WALKED, of_set
@@ -31,7 +31,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def stage(folder: Path, landing: int, *bodies: Landed) -> Staged:
+def stage(folder: Path, landing: int, *bodies: LandedBody) -> Staged:
     staging = Staging(folder / f"landing={landing}")
     for name in SETS:
         for batch in flatten(name, [b for b in bodies if b.set == name]):

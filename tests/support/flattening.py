@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rollbook.flatten.rows import Batch, Flattener
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 
 
-def flatten(set_name: str, bodies: Iterable[Landed]) -> Iterator[Batch]:
+def flatten(set_name: str, bodies: Iterable[LandedBody]) -> Iterator[Batch]:
     """Flatten the landed bodies of one set, in order; yields at least one batch."""
     flattener = Flattener(set_name)
     for body in bodies:

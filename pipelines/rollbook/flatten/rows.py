@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from rollbook.flatten.values import GAPPED, Node, Read, json_type, normalise, shortened
-from rollbook.landing.manifest import Drift, Landed, Reject
+from rollbook.landing.manifest import Drift, LandedBody, Reject
 from rollbook.landing.records import (
     MAX_DEPTH,
     UNREADABLE,
@@ -167,7 +167,7 @@ class Flattener:
         self.oddities: Counter[str] = Counter()
         self._empty()
 
-    def add(self, body: Landed) -> Batch | None:
+    def add(self, body: LandedBody) -> Batch | None:
         """Add the records of one body; returns a batch when enough records are collected."""
         self.size += len(body.content)
         if self.shape is None:
@@ -193,7 +193,7 @@ class Flattener:
         self.seqs: list[int] = []
         self.payloads: list[tuple[int | None, str, datetime | None]] = []
 
-    def _add_details(self, body: Landed) -> None:
+    def _add_details(self, body: LandedBody) -> None:
         """Add a student's details: the student's id, the record as JSON, and when that was received (UTC)."""
         if len(body.content) > DETAIL_BYTES:
             too_long = f"it is longer than {DETAIL_BYTES // 2**20} MB"
@@ -205,7 +205,7 @@ class Flattener:
             self.payloads.append((body.sought, payload, received_at))
             self._number(1)
 
-    def _add_records(self, body: Landed, shape: Shape) -> None:
+    def _add_records(self, body: LandedBody, shape: Shape) -> None:
         records = self._valid_records(shape, body)
         self.kept += records
         self._number(len(records))
@@ -216,7 +216,7 @@ class Flattener:
         self.seq += records
         self.records += records
 
-    def _valid_records(self, shape: Shape, body: Landed) -> list[Any]:
+    def _valid_records(self, shape: Shape, body: LandedBody) -> list[Any]:
         """Return the records of a body, with one type; rejects unreadable records."""
         if body.kind == "auth":
             envelope = msgspec.json.decode(body.content, type=dict[str, msgspec.Raw])
@@ -227,7 +227,7 @@ class Flattener:
                 return page
         return self._read_singly(shape, body, shape.raws(body.content, self.oddities))
 
-    def _read_singly(self, shape: Shape, body: Landed, raws: list[msgspec.Raw]) -> list[Any]:
+    def _read_singly(self, shape: Shape, body: LandedBody, raws: list[msgspec.Raw]) -> list[Any]:
         """Read a body's records singly; rejects what cannot be read, with the reason."""
         records: list[Any] = []
         for position, raw in enumerate(raws, start=1):
@@ -248,7 +248,7 @@ class Flattener:
             records.append(read.record)
         return records
 
-    def _reject(self, body: Landed, position: int, ident: int | None, reason: str, raw: msgspec.Raw) -> None:
+    def _reject(self, body: LandedBody, position: int, ident: int | None, reason: str, raw: msgspec.Raw) -> None:
         self.seq += 1
         self.records += 1
         text = shortened(bytes(raw).decode(errors="replace"), MAX_RECORD_TEXT)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rollbook.errors import DamagedError
 from rollbook.landing import formats
-from rollbook.landing.manifest import Body, Discard, Landed, Manifest, Received, Reject, RequestKind
+from rollbook.landing.manifest import Body, Discard, LandedBody, Manifest, Received, Reject, RequestKind
 from rollbook.landing.records import make_readable, readable_detail
 from rollbook.util import files
 
@@ -92,7 +92,7 @@ class LandingFolder:
         decoder = msgspec.json.Decoder(Body)
         return (decoder.decode(line) for line in content.splitlines())
 
-    def bodies(self, set_name: str, kind: RequestKind | None = None) -> Iterator[Landed]:
+    def bodies(self, set_name: str, kind: RequestKind | None = None) -> Iterator[LandedBody]:
         """Return one set's bodies that count (of one `kind`, if given), in the order received, one at a time.
 
         Raises DamagedError.
@@ -148,10 +148,10 @@ class LandingFolder:
             raise damaged(self.path, DISCARD, type(error).__name__) from None
 
 
-def landed(body: Received, content: bytes) -> Landed:
+def landed(body: Received, content: bytes) -> LandedBody:
     """Return a body as flattening takes it; the bodies with one record with unreadable text replaced."""
     text = _READABLE[body.kind](content) if body.kind in _READABLE else content
-    return Landed(body.set, body.kind, body.page, text, body.sought, body.received_at)
+    return LandedBody(body.set, body.kind, body.page, text, body.sought, body.received_at)
 
 
 def encode(manifest: Manifest) -> bytes:

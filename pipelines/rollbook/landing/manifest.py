@@ -326,7 +326,7 @@ class Discard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedBody:
     """One body as flattening receives it: what was requested, and what was received."""
 
     set: str

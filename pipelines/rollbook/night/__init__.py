@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from rollbook.landing.manifest import Details, Manifest, TableCounts
+from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import land, merge, publish, snapshot
 from rollbook.night.writing import fetching, reported_end
@@ -46,15 +47,15 @@ def sync(
     """
     with reported_end(rollbook, day or rollbook.today()):
         with fetching(rollbook) as blocked:
-            manifest = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
-            done = finish(rollbook, manifest, full_refresh=full_refresh)
+            landed = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
+            done = finish(rollbook, landed, full_refresh=full_refresh)
         rollbook.check_listeners()
     return done
 
 
-def finish(rollbook: Rollbook, manifest: Manifest, *, full_refresh: bool = False) -> Synced:
+def finish(rollbook: Rollbook, landed: Landed, *, full_refresh: bool = False) -> Synced:
     """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
-    manifest, record = snapshot(rollbook, manifest)
+    manifest, record = snapshot(rollbook, landed)
     merged = merge(rollbook, full_refresh=full_refresh)
     publish(rollbook, merged)
     return Synced(manifest, record, merged.counts)

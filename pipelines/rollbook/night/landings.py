@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from rollbook.errors import ContractChangedError, DamagedError
-from rollbook.ingest import Flattened, LandingSession, stage, stage_again
+from rollbook.ingest import Flattened, Ingested, stage, stage_again
 from rollbook.landing.manifest import Manifest, TableCounts, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
@@ -163,8 +161,24 @@ class Composed:
         return lake.commit(self.candidate, self.landings, self.parts, self.erasures, self.approved)
 
 
-# A composed day, and what it changes in the published tables.
-Evaluated = tuple[Candidate, tuple[TableCounts, ...]]
+@dataclass(frozen=True)
+class Compared:
+    """A day composed from its parts, and what it changes in the published tables."""
+
+    parts: list[Part]
+    candidate: Candidate
+    counts: tuple[TableCounts, ...]
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What a fetch landed: the manifest, with the rows if they were staged, and the day if it was composed `ahead`,
+    while the service was still asked. What is missing is made from `raw/`.
+    """
+
+    manifest: Manifest
+    flattened: Flattened | None = None
+    ahead: Compared | None = None
 
 
 class Composer:
@@ -173,59 +187,50 @@ class Composer:
     def __init__(self, raw: RawStore, warehouse: Warehouse) -> None:
         self.raw = raw
         self.warehouse = warehouse
-        self._aside = warehouse.build / "stage"
-        self.session = LandingSession(raw, self._aside)
+        self.aside = warehouse.build / "stage"
         self._day_aside = warehouse.build / "day"
-        self._copy_aside = self._aside / "copy"
-        self._ahead: tuple[list[Part], Future[Evaluated]] | None = None
+        self._copy_aside = self.aside / "copy"
 
-    @contextmanager
-    def working_ahead(self) -> Iterator[None]:
-        """Within the block, compose and compare the day of a large landing while its vanished records are searched for.
-
-        The block waits for that work, which writes in the build folder.
+    def compared_ahead(self, walked: Callable[[], Ingested]) -> Compared | None:
+        """The day that the walks brought, if the searches that are still under way find nothing; None for a day of
+        several landings, and where anything fails: a lasting error comes again in `compared`.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-            self.session.ahead = partial(self._begin, thread)
-            try:
-                yield
-            finally:
-                self.session.ahead = self._ahead = None
-
-    def _begin(self, thread: ThreadPoolExecutor, manifest: Manifest, flattened: Flattened) -> None:
-        if manifest.landing == 1:  # a later landing's day is of several
-            parts = self._parts([manifest], {manifest.landing: flattened})
-            folder = self._aside / "ahead"
-            self._ahead = parts, thread.submit(self._evaluate, manifest.snapshot_date, parts, folder)
+        try:
+            ingested = walked()
+            manifest, rows = ingested.manifest, ingested.flattened
+            if rows is None or manifest.landing > 1:
+                return None
+            parts = self._parts([manifest], {manifest.landing: rows})
+            return self._compared(manifest.snapshot_date, parts, self.aside / "ahead")
+        except Exception as error:  # noqa: BLE001 - only time is lost
+            log.info("The day was not composed ahead (%s)", type(error).__name__)
+            return None
 
     def flatten(self, manifest: Manifest) -> Flattened:
-        """Return a landing's staged rows and rejects: from the fetch, or read again from `raw/`."""
-        if (staged := self.session.take(manifest)) is not None:
-            return staged
-        return stage_again(self.raw.open(manifest), self._aside / f"landing={manifest.landing}")
+        """Return a landing's rows and rejects, read again from `raw/`."""
+        return stage_again(self.raw.open(manifest), self.aside / f"landing={manifest.landing}")
 
-    def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened) -> tuple[Composed, tuple[TableCounts, ...]]:
+    def flattened(self, landed: Landed) -> Flattened:
+        """Return the rows and rejects of what was landed: from the fetch, or read again from `raw/`."""
+        return landed.flattened or self.flatten(landed.manifest)
+
+    def evaluate(
+        self, manifests: Sequence[Manifest], flattened: Flattened, ahead: Compared | None
+    ) -> tuple[Composed, tuple[TableCounts, ...]]:
         """Compose the day of the landings, in order (G7); returns the day, and what the day changes in the published
         tables.
 
-        `flattened` holds the rows of the landing to decide on.
+        `flattened` holds the rows of the landing to decide on. The day composed `ahead` stands unless a search has
+        changed its parts since.
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
-        day = manifests[0].snapshot_date
-        candidate, counts = self._evaluated_ahead(parts) or self._evaluate(day, parts, self._day_aside)
-        return _composed(manifests, parts, candidate), counts
+        if ahead is None or ahead.parts != parts:
+            ahead = self._compared(manifests[0].snapshot_date, parts, self._day_aside)
+        return _composed(manifests, parts, ahead.candidate), ahead.counts
 
-    def _evaluated_ahead(self, parts: list[Part]) -> Evaluated | None:
-        """What was composed and compared ahead; None without that, or if a search has changed the parts since."""
-        if self._ahead is None:
-            return None
-        (ahead, work), self._ahead = self._ahead, None
-        wait([work])
-        return work.result() if ahead == parts else None
-
-    def _evaluate(self, day: date, parts: list[Part], folder: Path) -> Evaluated:
+    def _compared(self, day: date, parts: list[Part], folder: Path) -> Compared:
         candidate = self._compose(day, parts, folder)
-        return candidate, self._compare(candidate)
+        return Compared(parts, candidate, self._compare(candidate))
 
     def _compare(self, candidate: Candidate, before: Before | None = None) -> tuple[TableCounts, ...]:
         published = "published" if self.warehouse.published_file.is_file() else None
@@ -236,13 +241,13 @@ class Composer:
         """What a day changes in the state before it, as far as the landings `seen` of the day do not."""
         day, candidate = composed.candidate.day, None
         if seen:
-            candidate = self._compose(day, self._parts(seen, {}), self._aside / "seen")
+            candidate = self._compose(day, self._parts(seen, {}), self.aside / "seen")
         return self._compare(composed.candidate, Before(day, candidate))
 
     def commit(self, composed: Composed, lake: Lake | None = None) -> DayRecord:
         """Move a day into `lake` (default: the warehouse's)."""
         record = composed.into(lake or self.warehouse.lake)
-        self.session.clear()
+        files.empty(self.aside)
         return record
 
     def copy(self, composed: Composed, lake: Lake) -> None:
@@ -279,7 +284,7 @@ class Composer:
         """Return the students of an unfinished landing whose rows differ from the published ones (or all, if none)."""
         if not self.warehouse.published_file.is_file():
             return sorted(draft.ids["students"])
-        staged = stage("students", draft.bodies("students"), self._aside / "draft")
+        staged = stage("students", draft.bodies("students"), self.aside / "draft")
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
         candidate = self._compose(draft.manifest.snapshot_date, [part], self._day_aside)
         with self.warehouse.reading() as con:

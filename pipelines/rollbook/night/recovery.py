@@ -84,9 +84,8 @@ class Recovery:
             )
 
     def sweep(self) -> None:
-        """Remove what killed writers left half-done, and what an earlier writer of this process has staged."""
+        """Remove what killed writers left half-done."""
         self.warehouse.sweep()
-        self.composer.session.staged.clear()
         self.raw.sweep()
         self.lake.sweep(self.landings.expired_days())
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Set
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 
 from rollbook.errors import CheckError, ContractChangedError, HeldError, RollbookError
 from rollbook.flatten import rows
-from rollbook.ingest import Flattened
+from rollbook.ingest import Flattened, Ingested, StagingWriter, started_early
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from rollbook.night import policy
-from rollbook.night.landings import Composed, Uncounted, refused_since
+from rollbook.night.landings import Compared, Composed, Landed, Uncounted, refused_since
 from rollbook.night.rollbook import Rollbook
 from rollbook.source.fetch import Draft, fetch
 from rollbook.store import checks, feed, ops
@@ -74,9 +73,9 @@ def land(
     fresh: bool = False,
     blocked: RollbookError | None = None,
     before: NightsBefore | None = None,
-) -> Manifest:
+) -> Landed:
     """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
-    `fresh`.
+    `fresh`. The day of a large landing is composed and compared while its vanished records are searched for.
 
     Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
     and ArgumentError for a day that is not a partition. With recovery's error as `blocked`, the landing is kept for
@@ -84,14 +83,14 @@ def land(
     this warehouse's).
     """
     day = rollbook.partition(day or rollbook.today())
-    landed = (m for later in rollbook.raw.days() if later > day for m in rollbook.raw.readable(later))
-    policy.check_order(day, landed, rollbook.clock())
+    later = (m for later in rollbook.raw.days() if later > day for m in rollbook.raw.readable(later))
+    policy.check_order(day, later, rollbook.clock())
     minutes = 0 if fresh or blocked or details != "none" else rollbook.settings.cache_minutes
     reusable = rollbook.landings.reusable(day, rollbook.clock(), minutes) if minutes else None
-    manifest = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook))
+    landed = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook))
     if blocked is not None:
         raise blocked
-    return manifest
+    return landed
 
 
 def _fetch(
@@ -101,19 +100,34 @@ def _fetch(
     reusable: Manifest | None,
     blocked: RollbookError | None,
     before: NightsBefore,
-) -> Manifest:
+) -> Landed:
     rollbook.settings.check_source()
     rollbook.settings.warn_of_misspelt()
     newest = before.newest
     numbers = [number for on, number in rollbook.recovery.recorded() if on == day]
     rollbook.tell(lambda listener: numbers.extend(listener.landings(day)))
     rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
-    session, walks = rollbook.composer.session, newest.walks if newest else ()
-    with session.expecting(max((walk.total_count for walk in walks), default=0)), _empty_file_made(rollbook):
+    records = max((walk.total_count for walk in (newest.walks if newest else ())), default=0)
+    # The block waits for the threads, which write in the build folder.
+    with started_early(records) as process, ThreadPoolExecutor(2, thread_name_prefix="ahead") as threads:
+        ahead = list[Future[Compared | None]]()
+
+        def walks_over(walked: Callable[[], Ingested]) -> None:
+            ahead.append(threads.submit(rollbook.composer.compared_ahead, walked))
+
+        if rollbook.recovery.published_file() is None:  # the empty file that `merge` fills
+            threads.submit(catalog.prepared)  # an error comes again in `merge`
         rows.load()  # now, not between the first answer and the publish
-        return fetch(
+        ingested = fetch(
             rollbook.settings,
-            partial(session.begin, recorded=max(numbers, default=0)),
+            partial(
+                StagingWriter,
+                rollbook.raw,
+                rollbook.composer.aside,
+                recorded=max(numbers, default=0),
+                process=process,
+                walks_over=walks_over,
+            ),
             rollbook.warehouse if blocked is None else None,
             day=day,
             bound_to=before.bound_to,
@@ -121,22 +135,14 @@ def _fetch(
             hidden=before.hidden,
             uncounted=before.uncounted,
             deferred=blocked.message if blocked else "",
-            reusable=reusable,
+            reusable=None if reusable is None else Ingested(reusable),
             choose_details=None
             if details == "none" or blocked is not None
             else partial(_students_to_detail, rollbook, details),
             clock=rollbook.clock,
             progress=rollbook.progress,
         )
-
-
-@contextmanager
-def _empty_file_made(rollbook: Rollbook) -> Iterator[None]:
-    """Before the first publish, let the block's time with the service also make the empty file that `merge` fills."""
-    with ThreadPoolExecutor(1, thread_name_prefix="empty-file") as thread:
-        if rollbook.recovery.published_file() is None:
-            thread.submit(catalog.prepared)  # an error comes again in `merge`
-        yield
+        return Landed(ingested.manifest, ingested.flattened, ahead[0].result() if ahead else None)
 
 
 def nights_before(rollbook: Rollbook, build: Path | None = None) -> NightsBefore:
@@ -155,14 +161,15 @@ def _students_to_detail(rollbook: Rollbook, details: Details, draft: Draft) -> l
     return [student for student in students if student not in fetched and student not in erased]
 
 
-def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
+def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
     """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
     Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake alone.
     """
+    manifest = landed.manifest
     if manifest.counts_for_its_day and approval is None:  # the verdict was given, and `recover` has made the snapshot
         return manifest, rollbook.lake.days()[manifest.snapshot_date]
-    flattened = rollbook.composer.flatten(manifest)
+    flattened = rollbook.composer.flattened(landed)
     record = partial(
         rollbook.raw.record_verdict,
         rejected=flattened.rejected(),
@@ -172,7 +179,7 @@ def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None =
     )
     rollbook.raw.keep_rejects(manifest, flattened.rejects)
     try:
-        evaluation = evaluate(rollbook, manifest, flattened, approval)
+        evaluation = evaluate(rollbook, replace(landed, flattened=flattened), approval)
     except ContractChangedError as error:
         if manifest.verdict is None:
             record(manifest, Verdict.FAILED, error.message)
@@ -199,10 +206,9 @@ def snapshot(rollbook: Rollbook, manifest: Manifest, approval: Approval | None =
     return approved, rollbook.composer.commit(evaluation.composed)
 
 
-def evaluate(
-    rollbook: Rollbook, manifest: Manifest, flattened: Flattened, approval: Approval | None = None
-) -> Evaluation:
-    """Compose a flattened landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
+def evaluate(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> Evaluation:
+    """Compose a landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
+    manifest, flattened = landed.manifest, rollbook.composer.flattened(landed)
     if refused := refused_since(manifest, flattened):
         raise ContractChangedError(
             f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
@@ -211,7 +217,8 @@ def evaluate(
     day = manifest.snapshot_date
     others = [m for m in rollbook.landings.counted(day) if m.landing != manifest.landing]
     counting = approval.applied_to(manifest) if approval else manifest
-    composed, counts = rollbook.composer.evaluate(sorted([*others, counting], key=lambda m: m.landing), flattened)
+    manifests = sorted([*others, counting], key=lambda m: m.landing)
+    composed, counts = rollbook.composer.evaluate(manifests, flattened, landed.ahead)
     since_before = None
     if day < max(rollbook.lake.days(sized=False), default=day):
         counts = _counts_once_merged(rollbook, composed)

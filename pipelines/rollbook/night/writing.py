@@ -21,6 +21,7 @@ from rollbook.errors import (
     RollbookError,
 )
 from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.night.landings import Landed
 from rollbook.night.listeners import ErasureUnderWay
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, merge_into, publish, snapshot
@@ -70,7 +71,6 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
         with (
             writer_lock(rollbook.warehouse.build, rollbook.clock()),
             reuse_instances(rollbook.warehouse.scratch),
-            rollbook.composer.working_ahead(),
         ):
             try:
                 blocked = _began(rollbook, unrecovered=unrecovered)
@@ -184,7 +184,7 @@ def decide(rollbook: Rollbook, undecided: Iterable[Manifest]) -> None:
             rollbook.raw.record_verdict(manifest, Verdict.FAILED, refused, at=rollbook.clock())
             continue
         try:
-            snapshot(rollbook, manifest)
+            snapshot(rollbook, Landed(manifest))
         except (HeldError, ContractChangedError) as error:
             log.warning("%s", error.message)
         else:

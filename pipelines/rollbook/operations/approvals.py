@@ -8,6 +8,7 @@ from datetime import date
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import PARTS, Approval, Manifest
 from rollbook.night import Synced
+from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, publish, snapshot
 from rollbook.night.writing import reported_end, writer
@@ -32,7 +33,7 @@ def approve(
     with reported_end(rollbook, max(days or (), default=rollbook.today())):
         with writer(rollbook):
             held = held_as_shown(rollbook, digests, days)
-            approved = [snapshot(rollbook, each, approval(rollbook, each, only, reason, by)) for each in held]
+            approved = [snapshot(rollbook, Landed(each), approval(rollbook, each, only, reason, by)) for each in held]
             merged = merge(rollbook)
             publish(rollbook, merged)
         rollbook.check_listeners()

@@ -40,13 +40,13 @@ def diff(rollbook: Rollbook) -> Diff:
     """
     day = rollbook.partition(rollbook.today())
     with trial(rollbook, day) as beside:
-        manifest = land(beside, day, before=nights_before(rollbook, beside.warehouse.build))
+        landed = land(beside, day, before=nights_before(rollbook, beside.warehouse.build))
         try:
-            evaluation = evaluate(beside, manifest, beside.composer.flatten(manifest))
+            evaluation = evaluate(beside, landed)
         except ContractChangedError as error:
-            return Diff(manifest, "failed", error.message)
+            return Diff(landed.manifest, "failed", error.message)
     decision, rejected = evaluation.decision, evaluation.flattened.rejected()
-    return Diff(manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)
+    return Diff(landed.manifest, decision.verdict.outcome, decision.reason, decision.counts, rejected)
 
 
 @contextmanager

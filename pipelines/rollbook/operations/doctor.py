@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rollbook.errors import RollbookError
 from rollbook.flatten.rows import Flattener
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 from rollbook.night.policy import check_reject_rate
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
@@ -205,7 +205,7 @@ def _check_page(name: str, content: bytes, page: Page) -> Iterator[Finding]:
         )
         yield Finding("one page", Level.WARNING, says)
     flattener = Flattener(name)
-    flattener.add(Landed(set=name, kind="walk", page=1, content=content))
+    flattener.add(LandedBody(set=name, kind="walk", page=1, content=content))
     batch = flattener.last()
     records, drift = batch.records, len(batch.drift)
     rejects, values = (sum(bool(r.column) is is_value for r in batch.rejects) for is_value in (False, True))

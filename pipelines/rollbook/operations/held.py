@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rollbook.landing.manifest import Manifest, TableCounts
+from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import evaluate, merge_into
 from rollbook.operations.diff import trial
@@ -35,7 +36,7 @@ def going(rollbook: Rollbook, held: Manifest) -> Going:
     Raises BehindError as `diff.trial`, and ContractChangedError.
     """
     with trial(rollbook, held.snapshot_date) as beside:
-        evaluation = evaluate(beside, held, beside.composer.flatten(held))
+        evaluation = evaluate(beside, Landed(held))
         staged = StagedLake(beside.lake, beside.warehouse.staged_lake)
         beside.composer.copy(evaluation.composed, staged)
         merged = merge_into(beside, beside.recovery.published_file(), lake=staged, without=frozenset())

@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import httpx
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from rollbook.errors import (
     ServiceError,
     UnreachableError,
 )
-from rollbook.landing.manifest import Absence, Landed, Manifest, Received, Verdict
+from rollbook.landing.manifest import Absence, LandedBody, Manifest, Received, Verdict
 from rollbook.landing.raw import RawStore
 from rollbook.source.client import TIMEOUTS, Client
 from rollbook.source.envelope import detail, institution
@@ -108,28 +108,31 @@ class Draft:
 
     manifest: Manifest
     ids: Mapping[str, AbstractSet[int]]
-    bodies: Callable[[str], Iterator[Landed]]
+    bodies: Callable[[str], Iterator[LandedBody]]
 
 
 ChooseDetails = Callable[[Draft], Iterable[int]]
 
+Finished = TypeVar("Finished")
+Finished_co = TypeVar("Finished_co", covariant=True)
 
-class Writer(Sink, Protocol):
+
+class Writer(Sink, Protocol[Finished_co]):
     """A landing in progress."""
 
     snapshot_date: date
     landing: int
 
-    def walked(self, presumed: Callable[[], Manifest]) -> None:
-        """Called when the walks are done. The searches that follow rarely find anything, so `presumed` returns the
-        manifest that they will most likely lead to.
+    def walked(self, draft: Manifest, presumed: Callable[[], Manifest]) -> None:
+        """Called when all walks are done. The searches that follow rarely change the rows: `presumed` returns, on any
+        thread, the manifest that they will most likely lead to.
         """
 
-    def bodies(self, draft: Manifest, set_name: str) -> Iterator[Landed]:
+    def bodies(self, draft: Manifest, set_name: str) -> Iterator[LandedBody]:
         """Yield the bodies of a set that would count if the landing were finished now with the manifest."""
 
-    def finish(self, manifest: Manifest) -> Manifest:
-        """Complete the landing; returns the manifest as written."""
+    def finish(self, manifest: Manifest) -> Finished_co:
+        """Complete the landing; returns it, with the manifest as written."""
 
     def abandon(self) -> None:
         """Remove everything written."""
@@ -137,7 +140,7 @@ class Writer(Sink, Protocol):
 
 def fetch(
     settings: Settings,
-    begin: Callable[[date], Writer],
+    begin: Callable[[date], Writer[Finished]],
     published: Published | None = None,
     *,
     uncounted: Published | None = None,
@@ -146,13 +149,13 @@ def fetch(
     newest: Manifest | None = None,
     hidden: Mapping[str, Mapping[int, date]] | None = None,
     deferred: str = "",
-    reusable: Manifest | None = None,
+    reusable: Finished | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
     progress: Progress = lambda *_: None,
     timeouts: httpx.Timeout = TIMEOUTS,
-) -> Manifest:
-    """Fetch everything once and land it; returns the manifest, which has no verdict yet.
+) -> Finished:
+    """Fetch everything once and land it; returns the landing, which has no verdict yet.
 
     `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
     the institution of the warehouse, `newest` the newest landing that counts there, `hidden` the records of each set
@@ -160,8 +163,8 @@ def fetch(
     if so: the manifest that is committed has the reason, since a landing without a reason counts as proven. `reusable`
     is a landing from minutes ago, which is returned instead once the key has been checked. `published` gives the
     current records, for the absence check, and `uncounted` those that only held or discarded landings state.
-    `choose_details` is called once all pages are landed and returns the
-    students whose details to fetch (default: none).
+    `choose_details` is called once all pages are landed and returns the students whose details to fetch (default:
+    none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
     the service; MachineError if the two clocks differ by more than time zones can, or this machine's clock was set
@@ -180,7 +183,7 @@ def fetch(
             job.walk_sets(published)
             if published is not None:
                 if choose_details is None:
-                    job.writer.walked(partial(job.presumed, published))
+                    job.writer.walked(job.manifest, job.presumed(published))
                 job.search_vanished(published, uncounted, hidden or {})
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
@@ -221,11 +224,11 @@ def fetch_details(client: Client, sink: Sink, ids: Iterable[int], progress: Prog
         progress("details", position, len(wanted))
 
 
-class _Fetch:
+class _Fetch(Generic[Finished]):
     """A fetch in progress. `manifest` is the manifest so far."""
 
     def __init__(
-        self, settings: Settings, client: Client, writer: Writer, started: datetime, progress: Progress
+        self, settings: Settings, client: Client, writer: Writer[Finished], started: datetime, progress: Progress
     ) -> None:
         self.settings = settings
         self.client = client
@@ -295,16 +298,21 @@ class _Fetch:
         if refused[0] is not None and all(error is not None and error.status == NOT_FOUND for error in refused):
             raise refused[0]
 
-    def presumed(self, published: Published) -> Manifest:
-        """The manifest if no search finds a vanished record, as on most nights."""
-        walked = (w for w in self.walks.values() if w.walk.proof is not None)
-        vanished = [(w.walk.set, sorted(published.vanished(w.walk.set, w.ids))) for w in walked]
-        asked = [(name, ids) for name, ids in vanished if len(ids) <= self.settings.verify_most]
-        return replace(
-            self.manifest,
-            absences=tuple(Absence(set=name, id=i, answer="removed") for name, ids in asked for i in ids),
-            unverified={name: tuple(ids) for name, ids in vanished if len(ids) > self.settings.verify_most},
-        )
+    def presumed(self, published: Published) -> Callable[[], Manifest]:
+        """A function that returns the manifest if no search finds a vanished record, as on most nights."""
+        draft, most = self.manifest, self.settings.verify_most
+        walked = [w for w in self.walks.values() if w.walk.proof is not None]
+
+        def manifest() -> Manifest:
+            vanished = [(w.walk.set, sorted(published.vanished(w.walk.set, w.ids))) for w in walked]
+            asked = [(name, ids) for name, ids in vanished if len(ids) <= most]
+            return replace(
+                draft,
+                absences=tuple(Absence(set=name, id=i, answer="removed") for name, ids in asked for i in ids),
+                unverified={name: tuple(ids) for name, ids in vanished if len(ids) > most},
+            )
+
+        return manifest
 
     def search_vanished(
         self, published: Published, uncounted: Published | None, hidden: Mapping[str, Mapping[int, date]]

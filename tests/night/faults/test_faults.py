@@ -42,8 +42,8 @@ def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called in turn."""
     results: dict[str, Any] = {}
     return [
-        lambda: results.update(manifest=land(rollbook)),
-        lambda: snapshot(rollbook, results["manifest"]),
+        lambda: results.update(landed=land(rollbook)),
+        lambda: snapshot(rollbook, results["landed"]),
         lambda: results.update(merged=merge(rollbook)),
         lambda: publish(rollbook, results["merged"]),
     ]

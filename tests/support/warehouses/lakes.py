@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from rollbook.landing.manifest import Landed
+from rollbook.landing.manifest import LandedBody
 from rollbook.store import schema
 from rollbook.store.history.engine import History
 from rollbook.store.lake import Lake, Part, Staged, compose
@@ -44,7 +44,7 @@ class SmallLake:
         landed = []
         for name, shown in records.items():
             staging = Staging(self.folder / f"stage-{day}-{name}")
-            body = Landed(name, "auth" if name == "auth" else "walk", 1, json.dumps({"data": shown}).encode())
+            body = LandedBody(name, "auth" if name == "auth" else "walk", 1, json.dumps({"data": shown}).encode())
             for batch in flatten(name, [body] if shown or name != "details" else []):
                 staging.add(batch.tables)
             staging.close()
