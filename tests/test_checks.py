@@ -12,6 +12,7 @@ import pytest
 from rollbook.errors import CheckError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
+from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.reading import writable
 from tests.support.records import MISSING, classes, school_class, student, students
@@ -147,3 +148,14 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) 
     assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
     past.rebuild(house.rollbook())
     assert house.examined() == HOLDS
+
+
+def test_a_view_that_cannot_be_bound_is_not_published(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = "CREATE OR REPLACE MACRO main.odd() AS (SELECT nothing FROM main.students)"
+    odd = catalog.Macro("odd", (), "It reads a column that is not there.", sql, kind="MACRO")
+    made = catalog.macros
+    monkeypatch.setattr(catalog, "macros", lambda version="": (*made(version), odd))
+    monkeypatch.setattr(catalog, "_views_made", lambda _: None)
+    with pytest.raises(CheckError, match=r"A view or macro cannot be made \(Binder Error: .*nothing") as caught:
+        house.at(7).sync()
+    assert [*caught.value.findings] == ["views_are_readable"]

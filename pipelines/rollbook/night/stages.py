@@ -325,6 +325,8 @@ def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> Non
                 feed.begin(con)
         if merged.base is not None:
             feed.record(con, merged.base, merged.since, sorted(merged.touched))
-        findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged)
+        # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
+        bound = {checks.READABLE}
+        findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged, skip=bound)
         if broken := [sentence for sentences in findings.values() for sentence in sentences]:
             raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", findings)

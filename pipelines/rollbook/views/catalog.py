@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from rollbook.errors import DeclarationError, SettingError
+from rollbook.errors import CheckError, DeclarationError, SettingError
 from rollbook.store import checks, schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
@@ -300,9 +300,8 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
-    if _views_made(con) != _views_digest(
-        left_untracked()
-    ):  # a night's file is a copy of the last file, usually with the same views
+    # A night's file is a copy of the last file, usually with the same views.
+    if _views_made(con) != _views_digest(left_untracked()):
         _make_views(con)
     create_macros(con, macros(version))
 
@@ -367,8 +366,13 @@ def _prepared(_untracked: frozenset[tuple[str, str]]) -> bytes:
 
 
 def _make_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the views, and the macro that names the set."""
-    create_views(con)
+    """Create the views, and the macro that names the set. Raises CheckError if one of them cannot be read."""
+    try:
+        create_views(con)
+        create_macros(con, macros())
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        found = f"A view or macro cannot be made ({str(error).splitlines()[0]})"
+        raise CheckError(f"{found}. Nothing was published", {checks.READABLE: [found]}) from error
     con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest(left_untracked())}'")
     con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
 
