@@ -67,7 +67,7 @@ MUTATIONS = (
     Mutation("G5", "OR ({{ observed }}.state = 'not_stated' AND", "OR (FALSE AND", "store night"),
     Mutation("G5", "THEN 'empty' ELSE 'not_stated' END", "THEN 'not_stated' ELSE 'not_stated' END", "store night"),
     Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store night"),
-    Mutation("G7", "return work.result() if ahead == parts else None", "return work.result()", "night"),
+    Mutation("G7", "if ahead is None or ahead.parts != parts:", "if ahead is None:", "night"),
     Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store night"),
     Mutation("G7", "latest AS (SELECT id, MAX(ord) AS ord", "latest AS (SELECT id, MIN(ord) AS ord", "store night"),
     Mutation("G7", "AND NOT was_absent)", ")", "store night"),

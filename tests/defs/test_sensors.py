@@ -255,7 +255,7 @@ def test_a_landing_that_readers_do_not_have_marks_no_table(
     with graph.job(played, tmp_path / "home") as job:
         played.night(1)
         with monkeypatch.context() as patch, pytest.raises(CheckError):
-            patch.setattr("rollbook.store.checks.examine", lambda *_: {"a rule": ["it is broken"]})
+            patch.setattr("rollbook.store.checks.examine", lambda *_, **__: {"a rule": ["it is broken"]})
             played.night(2, students(59))
         with graph.quarter_past_two(played, 2):
             watch = Watch(job)

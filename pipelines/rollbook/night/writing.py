@@ -20,13 +20,14 @@ from rollbook.errors import (
     OtherVersionError,
     RollbookError,
 )
+from rollbook.ingest import LARGE
 from rollbook.landing.manifest import Manifest, Verdict
 from rollbook.night.landings import Landed
 from rollbook.night.listeners import ErasureUnderWay
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, merge_into, publish, snapshot
 from rollbook.source.fetch import why_refused
-from rollbook.store.database import machine_errors, reuse_instances
+from rollbook.store.database import THREADS, machine_errors, reuse_instances
 from rollbook.util import files
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
         rollbook.warehouse.prepare()
         with (
             writer_lock(rollbook.warehouse.build, rollbook.clock()),
-            reuse_instances(rollbook.warehouse.scratch),
+            reuse_instances(rollbook.warehouse.scratch, 1 if _is_small(rollbook) else THREADS),
         ):
             try:
                 blocked = _began(rollbook, unrecovered=unrecovered)
@@ -81,6 +82,12 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
                 raise
             else:
                 rollbook.tell(lambda listener: listener.ended(rollbook.clock()))
+
+
+def _is_small(rollbook: Rollbook) -> bool:
+    """Whether the last landing was of a small school; the first one may be of any."""
+    newest = rollbook.newest()
+    return newest is not None and max((walk.received for walk in newest.walks), default=LARGE) < LARGE
 
 
 def _swept(rollbook: Rollbook) -> None:

@@ -40,8 +40,7 @@ def going(rollbook: Rollbook, held: Manifest) -> Going:
         staged = StagedLake(beside.lake, beside.warehouse.staged_lake)
         beside.composer.copy(evaluation.composed, staged)
         merged = merge_into(beside, beside.recovery.published_file(), lake=staged, without=frozenset())
-        with connect(scratch=beside.warehouse.scratch, about=rollbook.warehouse.published_file) as con:
-            con.execute(f"ATTACH {literal(rollbook.warehouse.published_file)} AS published (READ_ONLY)")
+        with connect(scratch=beside.warehouse.scratch, published=rollbook.warehouse.published_file) as con:
             con.execute(f"ATTACH {literal(beside.warehouse.next)} AS next (READ_ONLY)")
             students = con.execute("""
                 SELECT student_id, name FROM published.main.students ANTI JOIN next.main.students USING (student_id)

@@ -14,7 +14,7 @@ import duckdb
 from rollbook.errors import BusyError, DamagedError, DeclarationError, MachineError
 from rollbook.tables import Column, Table
 from rollbook.util import machine
-from rollbook.util.files import PRIVATE_FILE, folder, set_mode
+from rollbook.util.files import PRIVATE_FILE, folder, identity, set_mode
 
 # Analysts' DuckDB must open our files: this is the oldest version still supported upstream.
 STORAGE_VERSION = "v1.4.0"
@@ -28,7 +28,8 @@ THREADS = 2
 # Bytes. DuckDB spills to disk: with more left there, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
-_WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+# A file is written whole and then published, or removed: nothing is ever replayed from a log.
+_WRITING = f"RECOVERY_MODE no_wal_writes, STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
 
 # The name of an opened file within DuckDB, whatever the file is called.
 CATALOG = "rollbook"
@@ -63,76 +64,125 @@ def file_literal(path: object, pattern: str = "") -> str:
 
 @contextmanager
 def connect(
-    path: Path | None = None, *, scratch: Path, read_only: bool = False, about: Path | None = None
+    path: Path | None = None, *, scratch: Path, read_only: bool = False, published: Path | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database file (or one in memory) with the writer's limits; it spills to `scratch`.
 
-    DuckDB's errors are translated by `translate_errors` for the whole block. `about` is the file that errors name if a
-    connection in memory attaches one.
+    To a connection in memory, the file `published` is attached by that name, to be read. DuckDB's errors are translated
+    by `translate_errors` for the whole block.
     """
+    read = (path, CATALOG) if path is not None and read_only else (published, "published")
     with (
-        translate_errors(path or about, scratch),
+        translate_errors(path or published, scratch),
         _declared_types(),
-        _instance(scratch) as instance,
+        _instance(scratch, *read) as instance,
         instance.cursor() as connection,
     ):
-        if path is not None:
+        if path is None:
+            connection.execute("ATTACH ':memory:' AS work")
+            connection.execute("USE work")
+        elif read_only:
+            connection.execute(f"USE {CATALOG}")
+        else:
             is_new = not path.exists()
-            how = "READ_ONLY" if read_only else _WRITING
-            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
+            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({_WRITING})")
             connection.execute(f"USE {CATALOG}")
             if is_new:
                 set_mode(path, PRIVATE_FILE)
-        else:
-            connection.execute("ATTACH ':memory:' AS work")
-            connection.execute("USE work")
         yield connection
 
 
-# DuckDB instances to reuse, by their spill folder.
-_idle: dict[Path, list[duckdb.DuckDBPyConnection]] = {}
+# What tells a file from another that takes its place.
+Identity = tuple[int, int, int]
+
+
+class _Pool:
+    """DuckDB instances to reuse, each with so many `threads`: some with nothing attached, and some that read a file."""
+
+    def __init__(self, scratch: Path, threads: int = THREADS) -> None:
+        self._scratch = scratch
+        self._threads = threads
+        self._idle: list[duckdb.DuckDBPyConnection] = []
+        # By the file's name within DuckDB.
+        self._reading: dict[str, tuple[Identity, duckdb.DuckDBPyConnection]] = {}
+
+    def take(self, name: str, file: Identity | None) -> tuple[duckdb.DuckDBPyConnection, bool]:
+        """An instance, and whether it has the file attached by this name."""
+        if file is not None and name in self._reading:
+            other, instance = self._reading.pop(name)
+            if other == file:
+                return instance, True
+            instance.close()
+        return self._idle.pop() if self._idle else new_instance(self._scratch, self._threads), False
+
+    def put_back(self, instance: duckdb.DuckDBPyConnection, name: str, file: Identity | None) -> None:
+        """Keep an instance for the next one who asks, with the file if it takes part in many small steps."""
+        if file is None or self._threads > 1 or name in self._reading:
+            name, file = "", None
+        attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
+        for (other,) in instance.execute(attached).fetchall():
+            if other != name:
+                instance.execute(f"DETACH {other}")
+        if file is None:
+            self._idle.append(instance)
+        else:
+            self._reading[name] = file, instance
+
+    def close(self) -> None:
+        """Close all instances."""
+        for instance in (*self._idle, *(instance for _, instance in self._reading.values())):
+            instance.close()
+
+
+# By the folder that they spill to.
+_pools: dict[Path, _Pool] = {}
 
 
 @contextmanager
-def reuse_instances(scratch: Path) -> Iterator[None]:
+def reuse_instances(scratch: Path, threads: int = THREADS) -> Iterator[None]:
     """Within the block, let `connect` reuse DuckDB instances once their files are closed.
 
-    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times.
+    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times. With one of the
+    `threads`, for small tables, `each` does one piece of work after the other, since a thread and a connection for each
+    piece cost more than they save; and files that are read stay open, since opening one takes 15 ms.
     """
-    is_outermost = scratch not in _idle
-    _idle.setdefault(scratch, [])
+    if scratch in _pools:
+        yield
+        return
+    _pools[scratch] = pool = _Pool(scratch, threads)
     try:
         yield
     finally:
-        if is_outermost:
-            for instance in _idle.pop(scratch):
-                instance.close()
+        del _pools[scratch]
+        pool.close()
 
 
 @contextmanager
-def _instance(scratch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An instance with nothing attached. After an error an instance is closed, since it may be unusable."""
-    idle = _idle.get(scratch)
-    instance = idle.pop() if idle else new_instance(scratch)
+def _instance(scratch: Path, file: Path | None, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An instance that has only this file attached, if any, to be read. After an error an instance is closed, since it
+    may be unusable.
+    """
+    shared = _pools.get(scratch)
+    pool = shared or _Pool(scratch)
+    seen = identity(file.stat()) if file is not None and file.exists() else None
+    instance, is_attached = pool.take(name, seen)
     try:
+        if file is not None and not is_attached:
+            instance.execute(f"ATTACH {literal(file)} AS {name} (READ_ONLY)")
         yield instance
-        attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
-        for (name,) in instance.execute(attached).fetchall():
-            instance.execute(f"DETACH {name}")
+        pool.put_back(instance, name, seen)
     except BaseException:
         instance.close()
         raise
-    if (idle := _idle.get(scratch)) is not None:
-        idle.append(instance)
-    else:
-        instance.close()
+    if pool is not _pools.get(scratch):
+        pool.close()
 
 
-def new_instance(scratch: Path) -> duckdb.DuckDBPyConnection:
+def new_instance(scratch: Path, threads: int = THREADS) -> duckdb.DuckDBPyConnection:
     """DuckDB in memory, with the writer's limits; it spills to `scratch`."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        "threads": THREADS,
+        "threads": threads,
         "temp_directory": str(folder(scratch)),
         "preserve_insertion_order": True,
     }
@@ -183,10 +233,11 @@ def each(
 
     Each piece gets its own connection to the same database, which sees committed data but no temporary tables. A table
     of a few row groups keeps at most one core busy, so each piece runs on one core. Put the largest piece first:
-    started last, it would run alone at the end.
+    started last, it would run alone at the end. An instance with one thread does one after the other on `con` itself.
     """
-    row = con.execute("SELECT current_database()").fetchone()
-    catalog = row[0] if row else CATALOG
+    catalog, threads = con.execute("SELECT current_database(), current_setting('threads')").fetchone() or (CATALOG, 1)
+    if threads == 1:
+        return {item: work(con, item) for item in items}
 
     def piece(item: T) -> R:
         with con.cursor() as mine:
@@ -195,11 +246,11 @@ def each(
 
     con.execute("SET threads = 1")
     try:
-        with ThreadPoolExecutor(THREADS) as threads:
-            done = {item: threads.submit(piece, item) for item in items}
+        with ThreadPoolExecutor(threads) as pool:
+            done = {item: pool.submit(piece, item) for item in items}
             return {item: future.result() for item, future in done.items()}
     finally:
-        con.execute(f"SET threads = {THREADS}")
+        con.execute(f"SET threads = {threads}")
 
 
 @contextmanager

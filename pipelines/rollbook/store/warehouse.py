@@ -164,9 +164,8 @@ class Warehouse:
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection in memory with the published file attached as `published`, if that exists."""
-        with connect(scratch=self.scratch, about=self.published_file) as con:
-            if self.published_file.is_file():
-                con.execute(f"ATTACH {literal(self.published_file)} AS published (READ_ONLY)")
+        published = self.published_file if self.published_file.is_file() else None
+        with connect(scratch=self.scratch, published=published) as con:
             yield con
 
     @contextmanager
@@ -350,8 +349,7 @@ class Warehouse:
 
     def rows_lost(self, path: Path) -> tuple[TableCounts, ...]:
         """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
-        with connect(scratch=self.scratch, about=path) as con:
-            con.execute(f"ATTACH {literal(path)} AS published (READ_ONLY)")
+        with connect(scratch=self.scratch, published=path) as con:
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
             return lake.rows_lost(con, "published", "next")
 

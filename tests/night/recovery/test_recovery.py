@@ -90,7 +90,7 @@ def test_faults_in_the_published_file_are_repaired_from_the_lake(house: House, e
     restore_the_first_night(house)
     answers = iter([{"rule": ["wrong"]}])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rollbook.store.checks.examine", lambda *_: next(answers, {}))
+        patch.setattr("rollbook.store.checks.examine", lambda *_, **__: next(answers, {}))
         house.sync()
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
@@ -102,7 +102,7 @@ def test_a_night_that_cannot_be_judged_is_landed_for_the_next_writer(house: Hous
     restore_the_first_night(house)
     house.service.students = students(59)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rollbook.store.checks.examine", lambda *_: {"rule": ["wrong"]})
+        patch.setattr("rollbook.store.checks.examine", lambda *_, **__: {"rule": ["wrong"]})
         with pytest.raises(CheckError):
             house.sync()
     (landed,) = house.landings(night(4))

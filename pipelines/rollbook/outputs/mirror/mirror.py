@@ -628,7 +628,7 @@ def prove(settings: Settings, progress: Progress) -> None:
 def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator[str]:
     """The tables that differ between two warehouses: the published tables, or the tables of the lake's days."""
     pairs = {
-        f"{r.schema}.{r.name}": [_published(r, of) for of in ("ours", "theirs")]
+        f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
         for r in declared()
         if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, *OF_PUBLISHES)
     }
@@ -636,9 +636,8 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]
         pairs = {name: [lake.scan(t, days) for lake, days in lakes] for name, t in TABLES.items()}
         pairs["observed"] = [lake.scan_observed(days) for lake, days in lakes]
-    with connect(scratch=theirs.scratch, about=ours.published_file) as con:
-        for name, warehouse in {"ours": ours, "theirs": theirs}.items():
-            con.execute(f"ATTACH {literal(warehouse.published_file)} AS {name} (READ_ONLY)")
+    with connect(scratch=theirs.scratch, published=ours.published_file) as con:
+        con.execute(f"ATTACH {literal(theirs.published_file)} AS theirs (READ_ONLY)")
         for name, (a, b) in pairs.items():
             lacking, surplus = differences(con, a, b)
             if number := lacking + (0 if name in EXPIRING else surplus):
@@ -651,7 +650,7 @@ def _published(relation: Relation, of: str) -> str:
     """
     rows = f"SELECT {names(relation.columns)} FROM {of}.{relation.schema}.{relation.name}"
     is_record = relation.schema == "ops" and of == "theirs"
-    return f"{rows} SEMI JOIN ours.ops.syncs USING (snapshot_date, landing)" if is_record else rows
+    return f"{rows} SEMI JOIN published.ops.syncs USING (snapshot_date, landing)" if is_record else rows
 
 
 def _faults(warehouse: Warehouse, file: Path) -> list[str]:
