@@ -102,7 +102,7 @@ def test_who_had_the_id_before_was_spoken_to_and_the_next_person_was_not(house: 
         student_id: [s.rows for s in gather(house.warehouse, student_id).sections if s.name == "private.contacted"]
         for student_id in (5, 6)
     }
-    assert rows == {5: [[]], 6: [[(night(3), until)]]}
+    assert rows == {5: [[]], 6: [[(night(3), until, "")]]}
 
 
 @pytest.mark.parametrize(

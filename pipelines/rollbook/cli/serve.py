@@ -24,7 +24,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -163,7 +163,7 @@ def _in_files(secrets: Mapping[str, str]) -> Iterator[None]:
                     files.write(folder / name, secret.encode("utf-8", "surrogateescape"))
                     os.environ[f"{name}_FILE"] = str(folder / name)
         os.environ[IN_ROOT] = str(ROOT)
-        os.chdir(folder)
+        stack.enter_context(chdir(folder))
         yield
 
 
