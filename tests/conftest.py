@@ -7,12 +7,14 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.support.warehouses.begun import PLAYED
 from tests.support.warehouses.school import fortnight as fortnight  # fixtures: warehouses that are played once for all
 from tests.support.warehouses.school import small as small
 from tests.support.warehouses.school import small_synced as small_synced
@@ -73,6 +75,14 @@ CHROMIUM_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for warehouses that are played once for all processes of this run."""
+    if not hasattr(config, "workerinput"):
+        played = TemporaryDirectory(prefix="rollbook-tests-")
+        os.environ[PLAYED] = played.name
+        config.add_cleanup(played.cleanup)
 
 
 def pytest_report_header() -> str:

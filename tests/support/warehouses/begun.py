@@ -1,4 +1,4 @@
-"""First nights that many tests begin with: played once in this process, and then copied.
+"""First nights that many tests begin with: played once for all processes that run tests, and then copied.
 
 For tests of what comes afterwards. A test of the first night, with requests or messages, plays that night:
 `House.night(1)`. Until the next publish, a copy's views lead to the first lake.
@@ -6,19 +6,20 @@ For tests of what comes afterwards. A test of the first night, with requests or 
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from tests.support.nights import ChangingNights, House, make_folder
+from filelock import FileLock
+
+from tests.support.nights import ChangingNights, House
 from tests.support.records import Records
 
-# The newest stay; each holds some ten megabytes of memory a night.
-KEPT = 6
-
-_played: dict[bytes, TemporaryDirectory[str]] = {}
+# The folder of what was played, which the first process of a test run makes and removes (`tests.conftest`).
+PLAYED = "TESTS_PLAYED"
 
 
 def begin(house: House, students: Records | None = None, classes: Records | None = None, *, nights: int = 1) -> House:
@@ -29,43 +30,39 @@ def begin(house: House, students: Records | None = None, classes: Records | None
         house.service.students = students
     if classes is not None:
         house.service.classes = classes
-    key = _key(house, nights)
-    if not _is_copied(house, key):
+
+    def play() -> None:
         for number in range(1, nights + 1):
             house.night(number)
-        _keep(house, key)
+
+    _copy_or_play(house, str(nights), play)
     return house.at(nights)
 
 
 def begin_changing(house: House, count: int) -> ChangingNights:
     """Nights of a new house, as `ChangingNights(house).play(count)` leaves them."""
-    nights = ChangingNights(house)
-    key = _key(house, f"{count} changing")
-    if _is_copied(house, key):
-        return nights.play(count, is_begun=True)
-    if count > 1:
-        nights = begin_changing(house, count - 1)
-    nights.play(1)
-    _keep(house, key)
-    return nights
+
+    def play() -> None:
+        nights = begin_changing(house, count - 1) if count > 1 else ChangingNights(house)
+        nights.play(1)
+
+    _copy_or_play(house, f"{count} changing", play)
+    return ChangingNights(house).play(count, is_begun=True)
 
 
-def _is_copied(house: House, key: bytes) -> bool:
-    """Copy into a house what was played, if anything."""
+def _copy_or_play(house: House, nights: str, play: Callable[[], None]) -> None:
+    """Copy into a house what was played; else play it, and keep a copy for the next house."""
     assert not house.warehouse.exists(), "a house that has begun"
-    if key in _played:
-        for number, folder in enumerate(_folders(house)):
-            shutil.copytree(Path(_played[key].name, str(number)), folder, symlinks=True)
-    return key in _played
-
-
-def _keep(house: House, key: bytes) -> None:
-    """Keep what was played."""
-    _played[key] = make_folder()
+    kept = Path(os.environ[PLAYED], _key(house, nights))
+    with FileLock(f"{kept}.lock"):
+        if not kept.exists():
+            play()
+            for number, folder in enumerate(_folders(house)):
+                shutil.copytree(folder, Path(f"{kept}.begun", str(number)), symlinks=True)
+            Path(f"{kept}.begun").rename(kept)
+            return
     for number, folder in enumerate(_folders(house)):
-        shutil.copytree(folder, Path(_played[key].name, str(number)), symlinks=True)
-    for old in list(_played)[:-KEPT]:
-        _played.pop(old).cleanup()
+        shutil.copytree(kept / str(number), folder, symlinks=True)
 
 
 def _folders(house: House) -> list[Path]:
@@ -73,9 +70,9 @@ def _folders(house: House) -> list[Path]:
     return [house.warehouse, *(Path(urlsplit(house.over[name]).path) for name in ("lake",) if name in house.over)]
 
 
-def _key(house: House, nights: object) -> bytes:
+def _key(house: House, nights: str) -> str:
     """All that the nights depend on: the service and the settings, without the copy's place and the alerts."""
     service = house.service
     served = service.students, service.classes, service.details, service.school, service.key, service.cap
     over = {name: value for name, value in house.over.items() if name not in ("lake", "notify")}
-    return sha256(repr((served, over, "lake" in house.over, nights)).encode()).digest()
+    return sha256(repr((served, over, "lake" in house.over, nights)).encode()).hexdigest()
