@@ -257,8 +257,9 @@ class _Fetch(Generic[Finished]):
         auth, day = answer.parsed, self.writer.snapshot_date
         there = auth.timestamp.date()
         started = self.manifest.started_at
-        # Named by a person, the service's day may be played: then no time passes as it does here.
-        wrong = clock_is_wrong(newest, started, auth.timestamp) if newest is not None and day == today else ""
+        # Named by a person, the service's day may be played, now or last time: then no time passes as it does here.
+        is_compared = newest is not None and day == today and self._is_of_its_date(newest)
+        wrong = clock_is_wrong(newest, started, auth.timestamp) if newest is not None and is_compared else ""
         self.is_dated = (
             day in (today, there) and day <= today and not dates_differ_beyond_time_zones(day, there) and not wrong
         )
@@ -286,6 +287,10 @@ class _Fetch(Generic[Finished]):
                 " correct this machine's clock, or tell the service's representative. If the service plays another day"
                 " on purpose, name that day with --date."
             )
+
+    def _is_of_its_date(self, landing: Manifest) -> bool:
+        """Whether a landing is of the date on which it was fetched, by this machine's clock."""
+        return landing.started_at.astimezone(self.settings.zone).date() == landing.snapshot_date
 
     def walk_sets(self, published: Published | None) -> None:
         """Walk every set. Raises RefusedError if the service has none of them."""
