@@ -133,5 +133,5 @@ def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
 def test_one_at_a_time_and_only_known_names(district: District) -> None:
     with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="wait until it is done"):
         verify(district)
-    with pytest.raises(SettingError, match="ashh"):
+    with pytest.raises(SettingError, match="no such institution; did you mean ash"):
         rebuild(district, DUCKDB, "ashh")
