@@ -318,9 +318,9 @@ class BodyWriterProcess:
         # The answers that are due, in order, and the error that the process ended with.
         self._due, self._asking = deque[Future[Any]](), Lock()
         self._error: Exception | None = None
-        Thread(target=self._send_waiting, daemon=True).start()
-        self._receiving = Thread(target=self._receive_answers, daemon=True)
-        self._receiving.start()
+        self._threads = [Thread(target=work, daemon=True) for work in (self._send_waiting, self._receive_answers)]
+        for thread in self._threads:
+            thread.start()
 
     def open(self, partial: Path, aside: Path) -> None:
         """Begin a landing: `partial` is its unfinished folder, `aside` an empty folder for staged rows."""
@@ -361,7 +361,8 @@ class BodyWriterProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._receiving.join()
+        for thread in self._threads:  # before the pipe's number can be given to another file
+            thread.join()
         self._pipe.close()
 
     def _ask(self, *message: Any) -> Future[Any]:
@@ -376,7 +377,7 @@ class BodyWriterProcess:
         return answer
 
     def _send_waiting(self) -> None:
-        """Send until the end, which `None` tells the process. Whoever waits learns of a process that is gone."""
+        """Send until None, which ends the process. If it is gone, the answers that are due say so."""
         with suppress(OSError):
             while True:
                 self._pipe.send(message := self._waiting.get())
