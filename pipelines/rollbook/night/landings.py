@@ -193,7 +193,7 @@ class Composer:
 
     def compared_ahead(self, walked: Callable[[], Ingested]) -> Compared | None:
         """The day that the walks brought, if the searches that are still under way find nothing; None for a day of
-        several landings, and where anything fails: a lasting error comes again in `compared`.
+        several landings, and where anything fails: a lasting error comes again in `evaluate`.
         """
         try:
             ingested = walked()

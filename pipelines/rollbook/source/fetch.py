@@ -258,8 +258,9 @@ class _Fetch(Generic[Finished]):
         there = auth.timestamp.date()
         started = self.manifest.started_at
         # Named by a person, the service's day may be played, now or last time: then no time passes as it does here.
-        is_compared = newest is not None and day == today and self._is_of_its_date(newest)
-        wrong = clock_is_wrong(newest, started, auth.timestamp) if newest is not None and is_compared else ""
+        wrong = ""
+        if newest is not None and day == today and self._is_of_its_date(newest):
+            wrong = clock_is_wrong(newest, started, auth.timestamp)
         self.is_dated = (
             day in (today, there) and day <= today and not dates_differ_beyond_time_zones(day, there) and not wrong
         )

@@ -108,15 +108,16 @@ class _Pool:
 
     def take(self, name: str, file: Identity | None) -> tuple[duckdb.DuckDBPyConnection, bool]:
         """An instance, and whether it has the file attached by this name."""
-        if file is not None and name in self._reading:
-            other, instance = self._reading.pop(name)
+        kept = None if file is None else self._reading.pop(name, None)  # in one step: two threads may ask
+        if kept is not None:
+            other, instance = kept
             if other == file:
                 return instance, True
             instance.close()
         return self._idle.pop() if self._idle else new_instance(self._scratch, self._threads), False
 
     def put_back(self, instance: duckdb.DuckDBPyConnection, name: str, file: Identity | None) -> None:
-        """Keep an instance for the next one who asks, with the file if it takes part in many small steps."""
+        """Keep an instance for reuse. With one thread its file stays open, unless another instance has it open."""
         if file is None or self._threads > 1 or name in self._reading:
             name, file = "", None
         attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
@@ -162,8 +163,7 @@ def _instance(scratch: Path, file: Path | None, name: str) -> Iterator[duckdb.Du
     """An instance that has only this file attached, if any, to be read. After an error an instance is closed, since it
     may be unusable.
     """
-    shared = _pools.get(scratch)
-    pool = shared or _Pool(scratch)
+    pool = _pools.get(scratch) or _Pool(scratch)
     seen = identity(file.stat()) if file is not None and file.exists() else None
     instance, is_attached = pool.take(name, seen)
     try:
@@ -235,7 +235,7 @@ def each(
     of a few row groups keeps at most one core busy, so each piece runs on one core. Put the largest piece first:
     started last, it would run alone at the end. An instance with one thread does one after the other on `con` itself.
     """
-    catalog, threads = con.execute("SELECT current_database(), current_setting('threads')").fetchone() or (CATALOG, 1)
+    ((catalog, threads),) = con.execute("SELECT current_database(), current_setting('threads')").fetchall()
     if threads == 1:
         return {item: work(con, item) for item in items}
 
@@ -246,8 +246,8 @@ def each(
 
     con.execute("SET threads = 1")
     try:
-        with ThreadPoolExecutor(threads) as pool:
-            done = {item: pool.submit(piece, item) for item in items}
+        with ThreadPoolExecutor(threads) as workers:
+            done = {item: workers.submit(piece, item) for item in items}
             return {item: future.result() for item, future in done.items()}
     finally:
         con.execute(f"SET threads = {threads}")

@@ -11,8 +11,8 @@ The views of the lake and the macros are made from the declarations in `tables`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -303,7 +303,8 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     # A night's file is a copy of the last file, usually with the same views.
     if _views_made(con) != _views_digest(left_untracked()):
         _make_views(con)
-    create_macros(con, macros(version))
+    with _bound():
+        create_macros(con, macros(version))
 
 
 def check_untracked() -> None:
@@ -366,15 +367,24 @@ def _prepared(_untracked: frozenset[tuple[str, str]]) -> bytes:
 
 
 def _make_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Create the views, and the macro that names the set. Raises CheckError if one of them cannot be read."""
-    try:
+    """Create the views, and the macro that names the set. Raises CheckError if DuckDB cannot bind a view."""
+    with _bound():
         create_views(con)
-        create_macros(con, macros())
-    except (duckdb.BinderException, duckdb.CatalogException) as error:
-        found = f"A view or macro cannot be made ({str(error).splitlines()[0]})"
-        raise CheckError(f"{found}. Nothing was published", {checks.READABLE: [found]}) from error
     con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest(left_untracked())}'")
     con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
+
+
+@contextmanager
+def _bound() -> Iterator[None]:
+    """Raise CheckError for a view or macro made in the block that DuckDB cannot bind: nobody could read it."""
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        found = f"A view or macro cannot be made ({str(error).splitlines()[0]})"
+        raise CheckError(
+            f"{found}. Nothing was published: undo the last change to pipelines/rollbook/views/ or tables.py",
+            {checks.READABLE: [found]},
+        ) from error
 
 
 def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:

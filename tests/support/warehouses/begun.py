@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from filelock import FileLock
 
 from tests.support.nights import ChangingNights, House
@@ -50,19 +51,31 @@ def begin_changing(house: House, count: int) -> ChangingNights:
     return ChangingNights(house).play(count, is_begun=True)
 
 
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that is made once for all processes that run tests. To be copied or read, not changed."""
+    folder, is_whole = Path(os.environ[PLAYED], name), Path(os.environ[PLAYED], f"{name}.whole")
+    with FileLock(f"{folder}.lock"):
+        if not is_whole.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.delenv("ROLLBOOK_INSTITUTIONS", raising=False)  # of a district that is there just now
+                make(folder)
+            is_whole.touch()
+    return folder
+
+
 def _copy_or_play(house: House, nights: str, play: Callable[[], None]) -> None:
     """Copy into a house what was played; else play it, and keep a copy for the next house."""
     assert not house.warehouse.exists(), "a house that has begun"
-    kept = Path(os.environ[PLAYED], _key(house, nights))
-    with FileLock(f"{kept}.lock"):
-        if not kept.exists():
-            play()
-            for number, folder in enumerate(_folders(house)):
-                shutil.copytree(folder, Path(f"{kept}.begun", str(number)), symlinks=True)
-            Path(f"{kept}.begun").rename(kept)
-            return
+
+    def keep(kept: Path) -> None:
+        play()
+        for number, folder in enumerate(_folders(house)):
+            shutil.copytree(folder, kept / str(number), symlinks=True)
+
+    kept = made_once(_key(house, nights), keep)
     for number, folder in enumerate(_folders(house)):
-        shutil.copytree(kept / str(number), folder, symlinks=True)
+        if not folder.exists():
+            shutil.copytree(kept / str(number), folder, symlinks=True)
 
 
 def _folders(house: House) -> list[Path]:

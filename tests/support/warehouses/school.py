@@ -7,7 +7,7 @@ copy.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pytest
-from filelock import FileLock
 
 from rollbook.assembly import assemble
 from rollbook.night import sync
@@ -28,6 +27,7 @@ from rollbook.settings import load
 from rollbook.views import editable
 from rollbook.views.editable import Term
 from tests.support.reading import rows
+from tests.support.warehouses.begun import made_once
 from tests.support.wire.service import Sandbox
 
 FIRST = date(2026, 9, 24)
@@ -98,18 +98,18 @@ def small(small_synced: Path, tmp_path: Path) -> Iterator[School]:
 
 
 @pytest.fixture(scope="session")
-def small_synced(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def small_synced() -> Path:
     """The small school's first night. To be copied, not changed."""
 
     def play(warehouse: Path) -> None:
         with Sandbox(60, day=FIRST, api_key=KEY) as sandbox:
             School(warehouse, sandbox).sync(FIRST)
 
-    return _made_once("small", play, tmp_path_factory, worker_id)
+    return made_once("small", play)
 
 
 @pytest.fixture(scope="session")
-def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> School:
+def fortnight() -> School:
     """The fortnight, synced night by night, with the terms that the demo gives. For reading only."""
 
     def play(warehouse: Path) -> None:
@@ -121,20 +121,4 @@ def fortnight(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Schoo
             for day in DAYS:
                 school.sync(day)
 
-    return School(_made_once("fortnight", play, tmp_path_factory, worker_id))
-
-
-def _made_once(
-    name: str, play: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> Path:
-    """A warehouse that is played once for all processes that run tests."""
-    mine = tmp_path_factory.getbasetemp()
-    shared = mine if worker_id == "master" else mine.parent
-    warehouse, is_whole = shared / name, shared / f"{name}.whole"
-    with FileLock(shared / f"{name}.lock"):
-        if not is_whole.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.delenv("ROLLBOOK_INSTITUTIONS", raising=False)  # of a district that is there just now
-                play(warehouse)
-            is_whole.touch()
-    return warehouse
+    return School(made_once("fortnight", play))
