@@ -10,8 +10,7 @@ import pytest
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
-from rollbook.night.landings import Landed
-from rollbook.night.stages import land, snapshot
+from rollbook.night.stages import Landed, land, snapshot
 from rollbook.night.writing import writer
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from rollbook.landing.manifest import Details, Manifest, TableCounts
-from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import land, merge, publish, snapshot
+from rollbook.night.stages import Landed, land, merge, publish, snapshot
 from rollbook.night.writing import fetching, reported_end
 from rollbook.store.lake import DayRecord
 
@@ -56,6 +55,6 @@ def sync(
 def finish(rollbook: Rollbook, landed: Landed, *, full_refresh: bool = False) -> Synced:
     """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
     manifest, record = snapshot(rollbook, landed)
-    merged = merge(rollbook, full_refresh=full_refresh)
+    merged = merge(rollbook, full_refresh=full_refresh, ahead=landed.ahead, record=record)
     publish(rollbook, merged)
     return Synced(manifest, record, merged.counts)

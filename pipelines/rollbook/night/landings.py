@@ -163,22 +163,10 @@ class Composed:
 
 @dataclass(frozen=True)
 class Compared:
-    """A day composed from its parts, and what it changes in the published tables."""
+    """A composed day, and what it changes in the published tables."""
 
-    parts: list[Part]
-    candidate: Candidate
+    composed: Composed
     counts: tuple[TableCounts, ...]
-
-
-@dataclass(frozen=True)
-class Landed:
-    """What a fetch landed: the manifest, with the rows if they were staged, and the day if it was composed `ahead`,
-    while the service was still asked. What is missing is made from `raw/`.
-    """
-
-    manifest: Manifest
-    flattened: Flattened | None = None
-    ahead: Compared | None = None
 
 
 class Composer:
@@ -193,44 +181,32 @@ class Composer:
 
     def compared_ahead(self, walked: Callable[[], Ingested]) -> Compared | None:
         """The day that the walks brought, if the searches that are still under way find nothing; None for a day of
-        several landings, and where anything fails: a lasting error comes again in `evaluate`.
+        several landings.
         """
-        try:
-            ingested = walked()
-            manifest, rows = ingested.manifest, ingested.flattened
-            if rows is None or manifest.landing > 1:
-                return None
-            parts = self._parts([manifest], {manifest.landing: rows})
-            return self._compared(manifest.snapshot_date, parts, self.aside / "ahead")
-        except Exception as error:  # noqa: BLE001 - only time is lost
-            log.info("The day was not composed ahead (%s)", type(error).__name__)
+        ingested = walked()
+        manifest, rows = ingested.manifest, ingested.flattened
+        if rows is None or manifest.landing > 1:
             return None
+        return self._compared([manifest], self._parts([manifest], {manifest.landing: rows}), self.aside / "ahead")
 
     def flatten(self, manifest: Manifest) -> Flattened:
         """Return a landing's rows and rejects, read again from `raw/`."""
         return stage_again(self.raw.open(manifest), self.aside / f"landing={manifest.landing}")
 
-    def flattened(self, landed: Landed) -> Flattened:
-        """Return the rows and rejects of what was landed: from the fetch, or read again from `raw/`."""
-        return landed.flattened or self.flatten(landed.manifest)
-
-    def evaluate(
-        self, manifests: Sequence[Manifest], flattened: Flattened, ahead: Compared | None
-    ) -> tuple[Composed, tuple[TableCounts, ...]]:
-        """Compose the day of the landings, in order (G7); returns the day, and what the day changes in the published
-        tables.
+    def evaluate(self, manifests: Sequence[Manifest], flattened: Flattened, ahead: Compared | None) -> Compared:
+        """Compose the day of the landings, in order (G7), and compare the day with the published tables.
 
         `flattened` holds the rows of the landing to decide on. The day composed `ahead` stands unless a search has
         changed its parts since.
         """
         parts = self._parts(manifests, {flattened.landing: flattened})
-        if ahead is None or ahead.parts != parts:
-            ahead = self._compared(manifests[0].snapshot_date, parts, self._day_aside)
-        return _composed(manifests, parts, ahead.candidate), ahead.counts
+        if ahead is None or ahead.composed.parts != parts:
+            return self._compared(manifests, parts, self._day_aside)
+        return replace(ahead, composed=_composed(manifests, parts, ahead.composed.candidate))
 
-    def _compared(self, day: date, parts: list[Part], folder: Path) -> Compared:
-        candidate = self._compose(day, parts, folder)
-        return Compared(parts, candidate, self._compare(candidate))
+    def _compared(self, manifests: Sequence[Manifest], parts: list[Part], folder: Path) -> Compared:
+        candidate = self._compose(manifests[0].snapshot_date, parts, folder)
+        return Compared(_composed(manifests, parts, candidate), self._compare(candidate))
 
     def _compare(self, candidate: Candidate, before: Before | None = None) -> tuple[TableCounts, ...]:
         published = "published" if self.warehouse.published_file.is_file() else None
@@ -250,11 +226,11 @@ class Composer:
         files.empty(self.aside)
         return record
 
-    def copy(self, composed: Composed, lake: Lake) -> None:
+    def copy(self, composed: Composed, lake: Lake) -> DayRecord:
         """Copy a day into another lake; the day can still be committed."""
         folder = shutil.copytree(composed.candidate.folder, files.empty(self._copy_aside), dirs_exist_ok=True)
         candidate = Candidate(composed.candidate.day, folder, composed.candidate.observed)
-        replace(composed, candidate=candidate).into(lake)
+        return replace(composed, candidate=candidate).into(lake)
 
     def recompose(self, counted: Sequence[Manifest], lake: Lake | None = None) -> DayRecord:
         """Compose a day again from its counted landings, without a new verdict (G8), and commit it to `lake`.

@@ -9,19 +9,23 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
+
+import pyarrow as pa
 
 from rollbook.errors import CheckError, ContractChangedError, HeldError, RollbookError
 from rollbook.flatten import rows
 from rollbook.ingest import Flattened, Ingested, StagingWriter, started_early
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from rollbook.night import policy
-from rollbook.night.landings import Compared, Composed, Landed, Uncounted, refused_since
+from rollbook.night.landings import Compared, Composed, Uncounted, refused_since
 from rollbook.night.rollbook import Rollbook
 from rollbook.source.fetch import Draft, fetch
 from rollbook.store import checks, feed, ops
 from rollbook.store.database import transaction
 from rollbook.store.history.engine import History
 from rollbook.store.lake import DayRecord, Lake, StagedLake
+from rollbook.util import files
 from rollbook.util.text import listed
 from rollbook.views import catalog, editable
 
@@ -42,20 +46,12 @@ class NightsBefore:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The effect of a landing, before anything is recorded: the day, composed in the build folder, and the decision."""
-
-    flattened: Flattened
-    composed: Composed
-    decision: policy.Decision
-
-
-@dataclass(frozen=True)
 class Merged:
     """The next file, brought up to the lake: the changes per current table, and what `publish` need not check again.
 
     `since` is the first day that the merge changed (None: everything), `unchanged` the tables that no change touched.
     Against the file `base`, only the `touched` tables may differ; None if no table can be compared with that file.
+    `watched` has who was to watch there, if that was found ahead.
     """
 
     counts: tuple[TableCounts, ...]
@@ -63,6 +59,40 @@ class Merged:
     unchanged: frozenset[str] = frozenset()
     base: Path | None = None
     touched: frozenset[str] = frozenset()
+    watched: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What was made while the service was still asked: the landing's day, composed and compared; who was to watch
+    in the published file; and the next file, `merged` with the day of this `digest`. What a search disproves is made
+    again.
+    """
+
+    compared: Compared
+    watched: pa.Table | None = None
+    digest: str = ""
+    merged: Merged | None = None
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What a fetch landed: the manifest, with the rows if they were staged, and what was made `ahead`. What is missing
+    is made from `raw/`.
+    """
+
+    manifest: Manifest
+    flattened: Flattened | None = None
+    ahead: Ahead | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The effect of a landing, before anything is recorded: the day, composed in the build folder, and the decision."""
+
+    flattened: Flattened
+    composed: Composed
+    decision: policy.Decision
 
 
 def land(
@@ -80,14 +110,15 @@ def land(
     Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
     and ArgumentError for a day that is not a partition. With recovery's error as `blocked`, the landing is kept for
     the next writer to decide on, and that error is raised. The walk is compared with the nights `before` (default:
-    this warehouse's).
+    this warehouse's, into which the day is then also merged ahead).
     """
     day = rollbook.partition(day or rollbook.today())
     later = (m for later in rollbook.raw.days() if later > day for m in rollbook.raw.readable(later))
     policy.check_order(day, later, rollbook.clock())
     minutes = 0 if fresh or blocked or details != "none" else rollbook.settings.cache_minutes
     reusable = rollbook.landings.reusable(day, rollbook.clock(), minutes) if minutes else None
-    landed = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook))
+    merging = before is None and blocked is None
+    landed = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook), merging=merging)
     if blocked is not None:
         raise blocked
     return landed
@@ -100,6 +131,8 @@ def _fetch(
     reusable: Manifest | None,
     blocked: RollbookError | None,
     before: NightsBefore,
+    *,
+    merging: bool,
 ) -> Landed:
     rollbook.settings.check_source()
     rollbook.settings.warn_of_misspelt()
@@ -110,39 +143,65 @@ def _fetch(
     records = max((walk.total_count for walk in (newest.walks if newest else ())), default=0)
     # The block waits for the threads, which write in the build folder.
     with started_early(records) as process, ThreadPoolExecutor(2, thread_name_prefix="ahead") as threads:
-        ahead = list[Future[Compared | None]]()
+        ahead, searched = list[Future[Ahead | None]](), Event()
 
         def walks_over(walked: Callable[[], Ingested]) -> None:
-            ahead.append(threads.submit(rollbook.composer.compared_ahead, walked))
+            ahead.append(threads.submit(_ahead, rollbook, walked, searched if merging else None))
 
         if rollbook.recovery.published_file() is None:  # the empty file that `merge` fills
             threads.submit(catalog.prepared)  # an error comes again in `merge`
         rows.load()  # now, not between the first answer and the publish
-        ingested = fetch(
-            rollbook.settings,
-            partial(
-                StagingWriter,
-                rollbook.raw,
-                rollbook.composer.aside,
-                recorded=max(numbers, default=0),
-                process=process,
-                walks_over=walks_over,
-            ),
-            rollbook.warehouse if blocked is None else None,
-            day=day,
-            bound_to=before.bound_to,
-            newest=newest,
-            hidden=before.hidden,
-            uncounted=before.uncounted,
-            deferred=blocked.message if blocked else "",
-            reusable=None if reusable is None else Ingested(reusable),
-            choose_details=None
-            if details == "none" or blocked is not None
-            else partial(_students_to_detail, rollbook, details),
-            clock=rollbook.clock,
-            progress=rollbook.progress,
-        )
+        try:
+            ingested = fetch(
+                rollbook.settings,
+                partial(
+                    StagingWriter,
+                    rollbook.raw,
+                    rollbook.composer.aside,
+                    recorded=max(numbers, default=0),
+                    process=process,
+                    walks_over=walks_over,
+                ),
+                rollbook.warehouse if blocked is None else None,
+                day=day,
+                bound_to=before.bound_to,
+                newest=newest,
+                hidden=before.hidden,
+                uncounted=before.uncounted,
+                deferred=blocked.message if blocked else "",
+                reusable=None if reusable is None else Ingested(reusable),
+                choose_details=None
+                if details == "none" or blocked is not None
+                else partial(_students_to_detail, rollbook, details),
+                clock=rollbook.clock,
+                progress=rollbook.progress,
+            )
+        finally:
+            searched.set()
         return Landed(ingested.manifest, ingested.flattened, ahead[0].result() if ahead else None)
+
+
+def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event | None) -> Ahead | None:
+    """Compose and compare the day that the walks brought; go on with the merge until the service is `searched` (None:
+    do not merge). None for a day of several landings, and where anything fails: a lasting error comes again later.
+    """
+    try:
+        compared = rollbook.composer.compared_ahead(walked)
+        if compared is None:
+            return None
+        if searched is None or searched.is_set():
+            return Ahead(compared)
+        with rollbook.warehouse.reading() as con:
+            watched = feed.watched(con, "published.") if rollbook.warehouse.published_file.is_file() else None
+        days = rollbook.lake.days(sized=False)
+        if searched.is_set() or compared.composed.candidate.day < max(days, default=date.min):
+            return Ahead(compared, watched)  # the day is decided by a merge, or the merge is due
+        record, merged = merge_beside(rollbook, compared.composed, rollbook.landings.discarded_days())
+        return Ahead(compared, watched, record.digest, merged)
+    except Exception as error:  # noqa: BLE001 - only time is lost
+        log.info("The day was not made ahead (%s)", type(error).__name__)
+        rollbook.warehouse.drop_next()
+        return None
 
 
 def nights_before(rollbook: Rollbook, build: Path | None = None) -> NightsBefore:
@@ -169,7 +228,7 @@ def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = Non
     manifest = landed.manifest
     if manifest.counts_for_its_day and approval is None:  # the verdict was given, and `recover` has made the snapshot
         return manifest, rollbook.lake.days()[manifest.snapshot_date]
-    flattened = rollbook.composer.flattened(landed)
+    flattened = landed.flattened or rollbook.composer.flatten(manifest)
     record = partial(
         rollbook.raw.record_verdict,
         rejected=flattened.rejected(),
@@ -208,7 +267,7 @@ def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = Non
 
 def evaluate(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> Evaluation:
     """Compose a landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
-    manifest, flattened = landed.manifest, rollbook.composer.flattened(landed)
+    manifest, flattened = landed.manifest, landed.flattened or rollbook.composer.flatten(landed.manifest)
     if refused := refused_since(manifest, flattened):
         raise ContractChangedError(
             f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
@@ -218,7 +277,8 @@ def evaluate(rollbook: Rollbook, landed: Landed, approval: Approval | None = Non
     others = [m for m in rollbook.landings.counted(day) if m.landing != manifest.landing]
     counting = approval.applied_to(manifest) if approval else manifest
     manifests = sorted([*others, counting], key=lambda m: m.landing)
-    composed, counts = rollbook.composer.evaluate(manifests, flattened, landed.ahead)
+    compared = rollbook.composer.evaluate(manifests, flattened, landed.ahead.compared if landed.ahead else None)
+    composed, counts = compared.composed, compared.counts
     since_before = None
     if day < max(rollbook.lake.days(sized=False), default=day):
         counts = _counts_once_merged(rollbook, composed)
@@ -235,24 +295,43 @@ def _counts_once_merged(rollbook: Rollbook, composed: Composed) -> tuple[TableCo
 
     Requires the writer lock, or a private build folder. The lake stays unchanged.
     """
-    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
-    rollbook.composer.copy(composed, staged)
-    merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=frozenset())
+    merge_beside(rollbook, composed)
     counts = rollbook.recovery.rows_lost()
     rollbook.warehouse.drop_next()
     return counts
 
 
-def merge(rollbook: Rollbook, *, full_refresh: bool = False, lake: Lake | None = None) -> Merged:
-    """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes, the record
-    of the syncs.
+def merge_beside(rollbook: Rollbook, composed: Composed, without: Set[date] = frozenset()) -> tuple[DayRecord, Merged]:
+    """Bring the next file up to the lake with a composed day, and without some days; the lake stays unchanged."""
+    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    record = rollbook.composer.copy(composed, staged)
+    merged = merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=without)
+    files.empty(staged.root)
+    return record, merged
 
-    `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost.
+
+def merge(
+    rollbook: Rollbook,
+    *,
+    full_refresh: bool = False,
+    lake: Lake | None = None,
+    ahead: Ahead | None = None,
+    record: DayRecord | None = None,
+) -> Merged:
+    """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes.
+
+    `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost. A file that was
+    merged `ahead` stands if that was with the day of this `record`.
     """
     if full_refresh:
         rollbook.recovery.refuse_to_lose()
     base = None if full_refresh else rollbook.recovery.published_file()
-    return merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+    if ahead is None:
+        return merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+    merged = ahead.merged
+    if merged is None or full_refresh or record is None or ahead.digest != record.digest:
+        merged = merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+    return replace(merged, watched=ahead.watched)
 
 
 def merge_into(
@@ -264,7 +343,7 @@ def merge_into(
     full_refresh: bool = False,
 ) -> Merged:
     """Bring a copy of the file `base`, or an empty file, up to the `lake` (default: the warehouse's), without
-    some days (default: the discarded ones).
+    some days (default: the discarded ones): current tables, history, changes.
     """
     without = rollbook.landings.discarded_days() if without is None else without
     since, unchanged = None, frozenset[str]()
@@ -284,7 +363,6 @@ def merge_into(
             counts = history.catch_up(behind) or counts
             if behind and base and not forgotten:
                 since, unchanged = min(behind), history.unchanged
-        ops.record(con, rollbook.raw, full_refresh=full_refresh or bool(changed))
     return Merged(tuple(counts), since, unchanged, None if changed else base, history.touched)
 
 
@@ -307,13 +385,14 @@ def publish(rollbook: Rollbook, merged: Merged) -> None:
 
 
 def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> None:
-    """Fill the next file with the institution's own CSV files and the views, and check it.
+    """Fill the next file with the record of the syncs, the institution's own CSV files and the views, and check it.
 
     The views show the lake from the day `shown_from` on (None: the whole lake).
     """
     root, mode, days = rollbook.warehouse.root, rollbook.warehouse.mode, rollbook.lake.days()
     editable.ensure(root, mode)
     with rollbook.warehouse.finishing() as con:
+        ops.record(con, rollbook.raw, full_refresh=merged.base is None)
         with transaction(con):  # a few hundred comments would else be written one by one
             thresholds = editable.read_thresholds(root / editable.THRESHOLDS)
             editable.fill(con, thresholds, editable.read_terms(root / editable.TERMS))
@@ -324,7 +403,7 @@ def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> Non
             if merged.base is None:
                 feed.begin(con)
         if merged.base is not None:
-            feed.record(con, merged.base, merged.since, sorted(merged.touched))
+            feed.record(con, merged.base, merged.since, sorted(merged.touched), merged.watched)
         # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
         bound = {checks.READABLE}
         findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged, skip=bound)

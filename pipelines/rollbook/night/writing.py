@@ -22,10 +22,9 @@ from rollbook.errors import (
 )
 from rollbook.ingest import LARGE
 from rollbook.landing.manifest import Manifest, Verdict
-from rollbook.night.landings import Landed
 from rollbook.night.listeners import ErasureUnderWay
 from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import merge, merge_into, publish, snapshot
+from rollbook.night.stages import Landed, merge, merge_into, publish, snapshot
 from rollbook.source.fetch import why_refused
 from rollbook.store.database import THREADS, machine_errors, reuse_instances
 from rollbook.util import files
@@ -78,6 +77,7 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
                 with _reported(rollbook):
                     yield blocked
             except Exception:  # an interrupt should not wait for a copy
+                rollbook.warehouse.drop_next()
                 rollbook.tell(lambda listener: listener.ended(rollbook.clock()))
                 raise
             else:

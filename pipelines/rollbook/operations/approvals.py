@@ -8,9 +8,8 @@ from datetime import date
 from rollbook.errors import ArgumentError
 from rollbook.landing.manifest import PARTS, Approval, Manifest
 from rollbook.night import Synced
-from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import merge, publish, snapshot
+from rollbook.night.stages import Landed, merge, publish, snapshot
 from rollbook.night.writing import reported_end, writer
 from rollbook.util import machine
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rollbook.landing.manifest import Manifest, TableCounts
-from rollbook.night.landings import Landed
 from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import evaluate, merge_into
+from rollbook.night.stages import Landed, evaluate, merge_beside
 from rollbook.operations.diff import trial
 from rollbook.store.database import connect, literal
-from rollbook.store.lake import StagedLake
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,7 @@ def going(rollbook: Rollbook, held: Manifest) -> Going:
     """
     with trial(rollbook, held.snapshot_date) as beside:
         evaluation = evaluate(beside, Landed(held))
-        staged = StagedLake(beside.lake, beside.warehouse.staged_lake)
-        beside.composer.copy(evaluation.composed, staged)
-        merged = merge_into(beside, beside.recovery.published_file(), lake=staged, without=frozenset())
+        _, merged = merge_beside(beside, evaluation.composed)
         with connect(scratch=beside.warehouse.scratch, published=rollbook.warehouse.published_file) as con:
             con.execute(f"ATTACH {literal(beside.warehouse.next)} AS next (READ_ONLY)")
             students = con.execute("""

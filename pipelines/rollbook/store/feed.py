@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from rollbook.store.database import literal, transaction
 from rollbook.store.statements import statements
@@ -36,10 +37,22 @@ def begin(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("INSERT INTO ops.publishes VALUES ($1, $1)", [number])
 
 
-def record(con: duckdb.DuckDBPyConnection, before: Path, since: date | None, touched: Iterable[str]) -> None:
+def watched(con: duckdb.DuckDBPyConnection, file: str) -> pa.Table:
+    """The students to watch of an attached file, such as `before.`, each with a hash of what the list shows."""
+    return con.sql(f"SELECT student_id, HASH(w) AS shown FROM {file}main.students_to_watch AS w").to_arrow_table()
+
+
+def record(
+    con: duckdb.DuckDBPyConnection,
+    before: Path,
+    since: date | None,
+    touched: Iterable[str],
+    was_watched: pa.Table | None = None,
+) -> None:
     """Write into an open file what differs from the file `before`, of which it is a copy that was brought up to date.
 
-    Only the `touched` tables may differ, and in their history only the days from `since` on (None: any).
+    Only the `touched` tables may differ, and in their history only the days from `since` on (None: any). Who was to
+    watch is read there, unless that is given.
     """
     number = _next_number(con)
     con.execute(f"ATTACH {literal(before)} AS before (READ_ONLY)")
@@ -52,6 +65,9 @@ def record(con: duckdb.DuckDBPyConnection, before: Path, since: date | None, tou
             for name in touched:
                 values = {"number": number} | ({"since": since} if is_past else {})
                 con.execute(sql("feed", table=TABLES[name], is_past=is_past), values)
+            # One list after the other: both at once take three times the memory, and longer.
+            con.register("was_watched", watched(con, "before.") if was_watched is None else was_watched)
+            con.register("now_watched", watched(con, ""))
             con.execute(sql("feed_watch"), {"number": number})
             con.execute("INSERT INTO ops.publishes SELECT $1, COALESCE(MAX(epoch), $1) FROM ops.publishes", [number])
             oldest = "(SELECT MIN(number) FROM (SELECT number FROM ops.publishes ORDER BY number DESC LIMIT $kept))"
