@@ -78,7 +78,7 @@ def _others(service: Program, base_url: str, days: tuple[date, date], folder: Pa
         target.mkdir()
         runs = []
         for day in days if python else ():
-            service.ask(day)
+            service.ask(f"day {day}")
             runs.append(run([python, str(HERE / tool.script), base_url, KEY, str(target), str(day)], {}))
         yield tool.name, tool.leaves, runs, versions if python else ""
 
@@ -94,6 +94,6 @@ def _ours(service: Program, base_url: str, days: tuple[date, date], folder: Path
     }
     runs = []
     for day in days:
-        service.ask(day)
+        service.ask(f"day {day}")
         runs.append(run([*COMMAND, "sync", "--date", str(day)], env))
     return "Rollbook", "proof, history, changes, views, pages", runs, "this version"

@@ -19,18 +19,21 @@ _EVERY = 0.1  # seconds between two samples
 
 @dataclass(frozen=True)
 class Run:
-    """A command's output, its exit code, its seconds, the processor's, and its most memory; the last two sampled."""
+    """A command's output, its exit code, its seconds, the processor's, the most memory of all its processes, and of
+    the largest one; the last three sampled.
+    """
 
     printed: str
     exit_code: int
     seconds: float
     work: float
     peak_mb: float
+    largest_mb: float
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> Run:
     """Run a command, with these variables added. Memory that processes share counts once."""
-    began, peak = time.perf_counter(), 0
+    began, peak, largest = time.perf_counter(), 0, 0
     work: dict[int, float] = {}  # by process: those forked by a server are nobody's to wait for
     with tempfile.TemporaryFile("w+") as printed:
         process = psutil.Popen(command, env={**os.environ, **env}, stdout=printed, stderr=subprocess.DEVNULL)
@@ -38,11 +41,13 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> Run:
             with suppress(psutil.Error):
                 running = [process, *process.children(recursive=True)]
                 work |= {each.pid: sum(each.cpu_times()[:2]) for each in running}
-                peak = max(peak, sum(each.memory_full_info().pss for each in running))
+                memory = [each.memory_full_info() for each in running]
+                peak = max(peak, sum(each.pss for each in memory))
+                largest = max(largest, *(each.rss for each in memory))
             time.sleep(_EVERY)
         seconds = time.perf_counter() - began
         printed.seek(0)
-        return Run(printed.read(), process.returncode, seconds, sum(work.values()), peak / 1e6)
+        return Run(printed.read(), process.returncode, seconds, sum(work.values()), peak / 1e6, largest / 1e6)
 
 
 def machine() -> str:
