@@ -31,8 +31,8 @@ ROOM_TO_SPILL = 1_000_000_000
 # A file is written whole and then published, or removed: nothing is ever replayed from a log.
 _WRITING = f"RECOVERY_MODE no_wal_writes, STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
 
-# The name of an opened file within DuckDB, whatever the file is called.
-CATALOG = "rollbook"
+# The names within DuckDB of a file that is written, and of one that is read, whatever the file is called.
+CATALOG, READ = "rollbook", "published"
 
 R = TypeVar("R")
 T = TypeVar("T", bound=Hashable)
@@ -68,21 +68,20 @@ def connect(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database file (or one in memory) with the writer's limits; it spills to `scratch`.
 
-    To a connection in memory, the file `published` is attached by that name, to be read. DuckDB's errors are translated
-    by `translate_errors` for the whole block.
+    To a connection in memory, the file `published` is attached by that name, to be read; so is a file that is opened
+    `read_only`. DuckDB's errors are translated by `translate_errors` for the whole block.
     """
-    read = (path, CATALOG) if path is not None and read_only else (published, "published")
     with (
         translate_errors(path or published, scratch),
         _declared_types(),
-        _instance(scratch, *read) as instance,
+        _instance(scratch, path if read_only else published) as instance,
         instance.cursor() as connection,
     ):
         if path is None:
             connection.execute("ATTACH ':memory:' AS work")
             connection.execute("USE work")
         elif read_only:
-            connection.execute(f"USE {CATALOG}")
+            connection.execute(f"USE {READ}")
         else:
             is_new = not path.exists()
             connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({_WRITING})")
@@ -97,41 +96,44 @@ Identity = tuple[int, int, int]
 
 
 class _Pool:
-    """DuckDB instances to reuse, each with so many `threads`: some with nothing attached, and some that read a file."""
+    """DuckDB instances to reuse, each with so many `threads`: idle ones, and at most one that still reads a file."""
 
     def __init__(self, scratch: Path, threads: int = THREADS) -> None:
         self._scratch = scratch
         self._threads = threads
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        # By the file's name within DuckDB.
-        self._reading: dict[str, tuple[Identity, duckdb.DuckDBPyConnection]] = {}
+        self._reading: list[tuple[Identity, duckdb.DuckDBPyConnection]] = []
 
-    def take(self, name: str, file: Identity | None) -> tuple[duckdb.DuckDBPyConnection, bool]:
-        """An instance, and whether it has the file attached by this name."""
-        kept = None if file is None else self._reading.pop(name, None)  # in one step: two threads may ask
-        if kept is not None:
-            other, instance = kept
-            if other == file:
-                return instance, True
-            instance.close()
-        return self._idle.pop() if self._idle else new_instance(self._scratch, self._threads), False
+    def take(self, file: Identity | None) -> tuple[duckdb.DuckDBPyConnection, bool]:
+        """An instance, and whether it reads this file already."""
+        instance, is_attached = None, False
+        with suppress(IndexError):  # each in one step: two threads may ask
+            if file is None:
+                return self._idle.pop(), False
+            other, instance = self._reading.pop()
+            is_attached = other == file
+            if not is_attached:
+                instance.execute(f"DETACH {READ}")
+        with suppress(IndexError):
+            instance = instance or self._idle.pop()
+        return instance or new_instance(self._scratch, self._threads), is_attached
 
-    def put_back(self, instance: duckdb.DuckDBPyConnection, name: str, file: Identity | None) -> None:
-        """Keep an instance for reuse. With one thread its file stays open, unless another instance has it open."""
-        if file is None or self._threads > 1 or name in self._reading:
-            name, file = "", None
+    def put_back(self, instance: duckdb.DuckDBPyConnection, file: Identity | None) -> None:
+        """Keep an instance for reuse. With one thread its file stays open, unless another instance has one open."""
+        if self._threads > 1 or self._reading:
+            file = None
         attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
-        for (other,) in instance.execute(attached).fetchall():
-            if other != name:
-                instance.execute(f"DETACH {other}")
+        for (name,) in instance.execute(attached).fetchall():
+            if file is None or name != READ:
+                instance.execute(f"DETACH {name}")
         if file is None:
             self._idle.append(instance)
         else:
-            self._reading[name] = file, instance
+            self._reading.append((file, instance))
 
     def close(self) -> None:
         """Close all instances."""
-        for instance in (*self._idle, *(instance for _, instance in self._reading.values())):
+        for instance in (*self._idle, *(instance for _, instance in self._reading)):
             instance.close()
 
 
@@ -159,18 +161,18 @@ def reuse_instances(scratch: Path, threads: int = THREADS) -> Iterator[None]:
 
 
 @contextmanager
-def _instance(scratch: Path, file: Path | None, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _instance(scratch: Path, file: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """An instance that has only this file attached, if any, to be read. After an error an instance is closed, since it
     may be unusable.
     """
     pool = _pools.get(scratch) or _Pool(scratch)
     seen = identity(file.stat()) if file is not None and file.exists() else None
-    instance, is_attached = pool.take(name, seen)
+    instance, is_attached = pool.take(seen)
     try:
         if file is not None and not is_attached:
-            instance.execute(f"ATTACH {literal(file)} AS {name} (READ_ONLY)")
+            instance.execute(f"ATTACH {literal(file)} AS {READ} (READ_ONLY)")
         yield instance
-        pool.put_back(instance, name, seen)
+        pool.put_back(instance, seen)
     except BaseException:
         instance.close()
         raise
