@@ -43,6 +43,15 @@ def test_a_fresh_install_is_not_called_late(cli_house: House) -> None:
     assert [line.split("  ")[0] for line in lines] == ["last sync", "next run", "history", "on disk"]
 
 
+def test_a_warehouse_without_listeners_has_a_status(house: House) -> None:
+    begin(house)
+    rollbook = house.rollbook(lake="file:///nowhere", pseudonymous=True)
+    rollbook.listeners = ()
+    report = load_status(rollbook)
+    assert (report.copy, report.pseudonymous, report.history.count) == ("", None, 1)
+    assert [f for f in examine(rollbook) if f.what == "files"]
+
+
 def test_an_open_hold_is_told_with_its_command_until_merged(house: House) -> None:
     begin(house)
     del house.service.students[10:]

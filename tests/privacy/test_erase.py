@@ -376,6 +376,13 @@ def test_who_was_spoken_to_is_forgotten_with_the_student(house: House) -> None:
     assert [each.student_id for each in editable.read_contacted(house.warehouse)] == [1]
 
 
+def test_an_erasure_shows_its_progress_where_a_night_would(erased: House) -> None:
+    rollbook, shown = erased.rollbook(), set[str]()
+    rollbook.progress = lambda what, _done, _of: shown.add(what)  # as the command does
+    erasing.erase(rollbook, everybody(6)[0]["id"], reason="case 13", confirm=lambda _: True)
+    assert shown == {"landings read", "landings", "days", "published files"}
+
+
 def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> None:
     erase(house, 5)
     certificate = erase(house)

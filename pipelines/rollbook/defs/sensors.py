@@ -130,8 +130,8 @@ def watched(instance: dg.DagsterInstance, school: School) -> tuple[str, str]:
         late = ", ".join(watch_institutions(registry))
         return f"newly late: {late}" if late else "no institution is newly late", late
     rollbook = assemble(school.settings())
-    alerts, newest = rollbook.listener(Alerts), rollbook.newest()
-    if not alerts.channels:
+    alerts, newest = rollbook.find(Alerts), rollbook.newest()
+    if not (alerts and alerts.channels):
         return "ROLLBOOK_NOTIFY is not set: no alerts are sent", ""
     report_killed(instance, alerts)
     alerts.report_late(lambda since: newest is not None and (newest.judged_at or newest.finished_at) >= since)

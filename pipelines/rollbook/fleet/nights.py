@@ -396,8 +396,8 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
     own_alerts = {}
     for name in institutions:
         with suppress(RollbookError):
-            own = assemble(settings.load(fetches=False, institution=name), clock=clock).listener(Alerts)
-            if own.channels:
+            own = assemble(settings.load(fetches=False, institution=name), clock=clock).find(Alerts)
+            if own and own.channels:
                 own_alerts[name] = own
     return own_alerts
 

@@ -136,7 +136,6 @@ class Sync(Task, frozen=True, kw_only=True):
         # On its first day, another institution may have begun at the same moment with the same key.
         if bound is not None and (refused := why_refused(rollbook.settings, bound, bound)):
             raise OtherInstitutionError(refused)
-        rollbook.check_listeners()
         return done
 
 

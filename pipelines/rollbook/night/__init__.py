@@ -44,12 +44,9 @@ def sync(
     `full_refresh` merges the whole lake into an empty file. Raises RollbookError; readers then keep the last
     published file.
     """
-    with reported_end(rollbook, day or rollbook.today()):
-        with fetching(rollbook) as blocked:
-            landed = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
-            done = finish(rollbook, landed, full_refresh=full_refresh)
-        rollbook.check_listeners()
-    return done
+    with reported_end(rollbook, day or rollbook.today()), fetching(rollbook) as blocked:
+        landed = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
+        return finish(rollbook, landed, full_refresh=full_refresh)
 
 
 def finish(rollbook: Rollbook, landed: Landed, *, full_refresh: bool = False) -> Synced:

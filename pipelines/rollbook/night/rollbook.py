@@ -55,7 +55,7 @@ class Rollbook:
         self.landings = Landings(self.raw)
         self.composer = Composer(self.raw, self.warehouse)
         self.recovery = Recovery(self.landings, self.warehouse, self.composer)
-        self.erasures = Erasures(self.raw, self.warehouse, self.clock, self.progress)
+        self.erasures = Erasures(self.raw, self.warehouse, self.clock, lambda *done: self.progress(*done))
         self.listeners: tuple[Listener, ...] = ()
 
     def tell(self, what: Callable[[Listener], None]) -> None:
@@ -75,7 +75,7 @@ class Rollbook:
                 )
 
     def check_listeners(self) -> None:
-        """Raise LostError if a listener found that something is lost here. It ends a night, which is published."""
+        """Raise LostError if a listener found that something is lost here."""
         for listener in self.listeners:
             listener.check()
 
@@ -103,9 +103,15 @@ class Rollbook:
         school_id = self.raw.school_id()
         return self.warehouse.bound_to() if school_id is None else school_id
 
+    def find(self, kind: type[L]) -> L | None:
+        """The listener of a class; None if none was assembled."""
+        return next((each for each in self.listeners if isinstance(each, kind)), None)
+
     def listener(self, kind: type[L]) -> L:
-        """The listener of a class."""
-        return next(each for each in self.listeners if isinstance(each, kind))
+        """The listener of a class, for commands that are about it."""
+        if (found := self.find(kind)) is None:
+            raise LookupError(f"{kind.__name__} is not among the listeners in assembly.py")
+        return found
 
     def clear(self) -> None:
         """Remove everything landed and derived. For made-up institutions: a real one's raw/ has no other copy."""

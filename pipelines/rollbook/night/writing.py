@@ -64,7 +64,8 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
     """As `writer`, for a night that fetches: yields recovery's error, with which `land` still keeps the landing.
 
     The listeners learn of a failure, since not all readers see the log or the UI. A fault of this machine is a
-    MachineError, and damaged files are recovered.
+    MachineError, and damaged files are recovered. Raises LostError at the end if a listener found a loss; what was to
+    be written is written then.
     """
     with machine_errors(rollbook.warehouse.root):
         rollbook.warehouse.prepare()
@@ -82,6 +83,7 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
                 raise
             else:
                 rollbook.tell(lambda listener: listener.ended(rollbook.clock()))
+    rollbook.check_listeners()
 
 
 def _is_small(rollbook: Rollbook) -> bool:

@@ -29,13 +29,11 @@ def approve(
     The `reason`, and who approved (default: the person who runs this), are kept with them. Returns the newest day's
     result. Raises ArgumentError, also for landings of other than these `days`.
     """
-    with reported_end(rollbook, max(days or (), default=rollbook.today())):
-        with writer(rollbook):
-            held = held_as_shown(rollbook, digests, days)
-            approved = [snapshot(rollbook, Landed(each), approval(rollbook, each, only, reason, by)) for each in held]
-            merged = merge(rollbook)
-            publish(rollbook, merged)
-        rollbook.check_listeners()
+    with reported_end(rollbook, max(days or (), default=rollbook.today())), writer(rollbook):
+        held = held_as_shown(rollbook, digests, days)
+        approved = [snapshot(rollbook, Landed(each), approval(rollbook, each, only, reason, by)) for each in held]
+        merged = merge(rollbook)
+        publish(rollbook, merged)
     manifest, record = approved[-1]
     return Synced(manifest, record, merged.counts)
 

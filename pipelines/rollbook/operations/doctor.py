@@ -18,12 +18,12 @@ from pathlib import Path
 
 from rollbook.errors import RollbookError
 from rollbook.flatten.rows import Flattener
+from rollbook.landing.erased import PRIVATE
 from rollbook.landing.manifest import LandedBody
 from rollbook.night.policy import check_reject_rate
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import misspelt, secret_files, secrets_in_environment
 from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import Page, institution, page_of
@@ -95,7 +95,7 @@ def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
     if (refused := _inaccessible(folder, inside=folder == root)) is not None:
         read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
         raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
-    private = rollbook.listener(Pseudonymous).codes.path.parent
+    private = root / PRIVATE
     for path in filter(_is_open, (rollbook.raw.root, rollbook.warehouse.build, private)):
         says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
         yield Finding("files", Level.WARNING, says)
@@ -111,8 +111,8 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
     for hold in report.holds:
         says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
         yield Finding("warehouse", Level.WARNING, says)
-    if report.copy:
-        state = rollbook.listener(Mirror).state()
+    if report.copy and (copy := rollbook.find(Mirror)):
+        state = copy.state()
         is_proven = state.proven_at is not None and not (state.unproven or state.failed)
         yield Finding("copy", Level.OK if is_proven else Level.WARNING, report.copy)
     if report.last_good is None:

@@ -186,7 +186,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
-        copy=rollbook.listener(Mirror).remark(),
+        copy=copy.remark() if (copy := rollbook.find(Mirror)) else "",
         problems=tuple(problems),
     )
 
@@ -259,7 +259,9 @@ def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
 
 
 def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
-    file = rollbook.listener(Pseudonymous)
+    file = rollbook.find(Pseudonymous)
+    if file is None:
+        return None
     with _noted(problems):
         if (version := file.made_from()) is not None:
             return PseudonymousFile(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rollbook.errors import LostError
+from rollbook.night import past
+from rollbook.operations import status
 from rollbook.operations.discard import discard, undo_discard
+from rollbook.operations.restore import restore
 from rollbook.outputs.mirror.mirror import Mirror
 from tests.outputs.mirror.test_mirror import command, copied_days, copy_of
 from tests.support.nights import ChangingNights, House, new_house, night
@@ -107,6 +110,27 @@ def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
     assert restored(house, tmp_path / "new").tables() == nights.expected.tables()
     damaged.write_bytes(whole)
     house.rollbook().listener(Mirror).update(house.now)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda house: past.backfill(house.rollbook(), night(1), night(3)),
+        lambda house: past.rebuild(house.rollbook()),
+        lambda house: discard(house.rollbook(), night(3), reason="nonsense"),
+        lambda house: erase(house, 20),
+        lambda house: restore(house.rollbook(), house.rollbook().warehouse.kept()[0]),
+        lambda house: status.prune(house.rollbook(keep_days=2)),
+    ],
+    ids=["backfill", "rebuild", "discard", "erase", "restore", "prune"],
+)
+@pytest.mark.usefixtures("nights")
+def test_every_writer_ends_with_a_loss_that_the_copy_found(house: House, write: Callable[[House], object]) -> None:
+    erase(house, 21)
+    (certificate,) = (house.warehouse / "private" / "erasures").glob("certificate-*.md")
+    certificate.unlink()
+    with pytest.raises(LostError, match="is missing here"):
+        write(house)
 
 
 @pytest.mark.slow
