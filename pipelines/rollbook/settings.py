@@ -458,7 +458,7 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
 
     def others(self, *, unlisted: bool) -> list[str]:
         """The other institutions of the registry; with `unlisted` also the folders beside that the registry does not
-        name. None for a single school.
+        name. Empty for a single school.
         """
         registered = registry() if self.institution else None
         beside = [raw.parent.name for raw in self.common_path.glob("*/raw")] if registered else []

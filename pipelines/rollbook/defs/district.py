@@ -17,11 +17,11 @@ import dagster as dg
 from rollbook import settings
 from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
-from rollbook.defs.assets import Events, Options, mark_as_sync, outputs
-from rollbook.defs.assets import run as run_school
 from rollbook.defs.facts import ALL_ASSETS, FILE
 from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, SYNC_TAG
 from rollbook.defs.school import School
+from rollbook.defs.work import Events, Options, mark_as_sync, outputs
+from rollbook.defs.work import run as run_school
 from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError
 from rollbook.fleet.nights import Fleet, load_state, recorded
 from rollbook.fleet.worker import NightKind, NightOutcome

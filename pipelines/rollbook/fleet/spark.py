@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from urllib.parse import urlsplit
@@ -20,7 +20,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rollbook.errors import EngineError
-from rollbook.fleet.tasks import each
 from rollbook.settings import SAIL
 
 # Every session warns of it, though pandas is not used here.
@@ -81,6 +80,13 @@ def run(engine: str, work: Callable[[str], str], texts: Mapping[str, str]) -> It
         tasks = session.createDataFrame(rows).repartition(len(texts))
         for row in tasks.mapInArrow(partial(each, work), "name string, text string").collect():
             yield row["name"], row["text"]
+
+
+def each(work: Callable[[str], str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do `work` for each row of a task: the columns are the name and the text."""
+    for batch in batches:
+        for name, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield pa.RecordBatch.from_pydict({"name": [name], "text": [work(text)]})
 
 
 def _load() -> None:

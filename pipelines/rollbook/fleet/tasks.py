@@ -6,12 +6,11 @@ under the same path, and reads no environment and no registry: the settings are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import duckdb
 import msgspec
-import pyarrow as pa
 
 from rollbook.assembly import assemble
 from rollbook.errors import RollbookError, SettingError
@@ -64,13 +63,6 @@ def run(engine: str, work: Work, tasks: Mapping[str, str]) -> Iterator[tuple[str
             f"The engine {engine} needs packages that are not installed: run `pip install 'rollbook[engines]'`"
         ) from error
     yield from spark.run(engine, work, tasks)
-
-
-def each(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do `work` for each row of a task: the columns are the name and the text."""
-    for batch in batches:
-        for name, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield pa.RecordBatch.from_pydict({"name": [name], "text": [work(text)]})
 
 
 def given(settings: Settings, **more: Any) -> str:

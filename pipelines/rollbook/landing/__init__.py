@@ -5,5 +5,5 @@
     erased.py    the erased students, without their names, and the gate that keeps them out of every landing
     raw.py       all landings: start, read, record the verdict, discard, expire
 
-Fetching belongs to `source`, deciding on a verdict to `sync.policy`.
+Fetching belongs to `source`, deciding on a verdict to `night.policy`.
 """

@@ -1,7 +1,7 @@
 """Checks, one by one, whether a sync could run here and now, and says what to do if not.
 
 Nothing is written: permissions are only read, and the one page fetched of each set is flattened in memory and dropped.
-The checks of Dagster are in `cli.instance`.
+The checks of Dagster are in `cli.data`.
 """
 
 from __future__ import annotations

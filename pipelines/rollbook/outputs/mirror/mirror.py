@@ -314,7 +314,7 @@ class Mirror(Listener):
         files.write(self.root / STATE, msgspec.json.encode(state))
 
     def _known(self) -> dict[str, tuple[int, int, int, str]]:
-        """Every file to copy by path in the warehouse, as in `State`. Only files that are new or changed are read."""
+        """Every file to copy, by path, as in `MirrorState.digests`. Only new or changed files are read."""
         cached, now = self.state().digests, {}
         paths = [self.root / name for name in _SINGLE]
         for folder in _FOLDERS:

@@ -81,7 +81,7 @@ def main() -> None:
         if hasattr(notifier, "smtp_host"):
             notifier.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
     logger = logging.getLogger("apprise")
-    logger.filters.clear()  # `addresses` drops every line; here the results need them, to explain a failure
+    logger.filters.clear()  # `settings` drops every line; here the results need them, to explain a failure
     logger.setLevel(logging.DEBUG)
     results = apprise.Apprise([*chosen.values()]).notify(
         title=order["subject"],

@@ -8,7 +8,7 @@
 --   outcome         synced, held, failed, discarded, or missing when there was no sync.
 --   description     What happened, in words.
 --   syncs           Syncs of that date.
---   proven          Whether both sets were proven complete; if not, nothing was removed.
+--   proven          Whether every set was proven complete; if not, nothing was removed.
 --   students        Different student records received.
 --   classes         Different class records received.
 --   rows_added      Rows added, over all tables.
