@@ -36,7 +36,7 @@ from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
 from tests.campaign import damage
 from tests.campaign.disk import Disk, PowerFailedError, Trouble
-from tests.campaign.ledger import PARTS, SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
+from tests.campaign.ledger import SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
 from tests.campaign.school import CAP, School, shown
 from tests.campaign.wire import in_process
 from tests.support.consumer import Consumer
@@ -385,18 +385,17 @@ class Campaign:
         self.settle(recovered=error is None and not behind, behind=behind)
 
     def approve(self) -> None:
-        """Somebody approves of what is held, or of parts: of the newest such day, or of a day by name."""
+        """Somebody approves of what is held: of the newest such day, or of a day by name."""
         waiting = self.ledger.waiting()
         if not waiting:  # the sync met a loss instead
             return
         named = self.random.random() < 0.5
         day = self.random.choice(sorted(waiting)) if named else max(waiting)
-        parts = self.random.sample(sorted(PARTS), self.random.choice([0, 0, 0, 1, 2, 3]))
-        self.note(f"approve {', '.join(parts)} of {day if named else 'the newest'}")
+        self.note(f"approve {day if named else 'the newest'}")
         requests_before = len(self.service.requests)
         self.operate(
-            lambda: approve_held(self.rollbook, day if named else None, only=parts),
-            done=lambda: self.ledger.approve(waiting[day], parts),
+            lambda: approve_held(self.rollbook, day if named else None),
+            done=lambda: self.ledger.approve(waiting[day]),
         )
         assert len(self.service.requests) == requests_before, "an approval fetches nothing"
 
@@ -498,7 +497,6 @@ class Campaign:
             landing = self.ledger.landings[key]
             expected = landing.moved
             assert expected is None or expected.items() <= moved.items(), f"{key} changes {moved}, not {expected}"
-            assert damage.parts_of(verdict) == landing.parts, f"{key} is approved in other parts"
         if self.fresh and self.ledger.counted():
             self.look_at_published("the tables are not what counts:")
             self.look_at_copy()

@@ -96,12 +96,6 @@ def manifests(raw: Path) -> dict[Key, dict[str, Any]]:
     return manifests_by_key
 
 
-def parts_of(manifest: dict[str, Any]) -> frozenset[str]:
-    """The approved parts of a landing that is held for the rest."""
-    approved = (part for approval in manifest.get("approvals", ()) for part in approval["parts"])
-    return frozenset(approved) if manifest["verdict"] == "held" else frozenset()
-
-
 def key_of(file: Path | str) -> Key:
     """The landing of a file."""
     day, number = (part.partition("=")[2] for part in Path(file).parts[-3:-1])

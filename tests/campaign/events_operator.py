@@ -20,7 +20,7 @@ from rollbook.privacy.erasure import erase
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble
-from tests.campaign.ledger import PARTS, Key
+from tests.campaign.ledger import Key
 from tests.campaign.school import shown
 from tests.support.nights import TRIES, approve_held, night
 
@@ -213,14 +213,13 @@ def other_works(c: Campaign) -> dict[str, Work]:
 
 
 def approval(c: Campaign, day: date, key: Key) -> Work:
-    """Approve of a landing, or of parts."""
-    parts = c.random.sample(sorted(PARTS), c.random.choice([0, 0, 2]))
+    """Approve of a landing."""
 
     def done() -> None:
-        if approved(c, key, parts):
-            c.ledger.approve(key, parts)
+        if damage.manifests(c.warehouse / "raw")[key]["verdict"] == "approved":
+            c.ledger.approve(key)
 
-    return Work(lambda: approve_held(c.rollbook, day, only=parts), done)
+    return Work(lambda: approve_held(c.rollbook, day), done)
 
 
 def move(c: Campaign, key: Key, *, discarded: bool) -> Work:
@@ -240,12 +239,6 @@ def erasure(c: Campaign, student: int) -> Work:
             c.ledger.erase(student)
 
     return Work(lambda: erasing(c, student), done)
-
-
-def approved(c: Campaign, key: Key, parts: list[str]) -> bool:
-    """Whether a landing was approved, or some parts."""
-    manifests = damage.manifests(c.warehouse / "raw")[key]
-    return manifests["verdict"] == "approved" or bool(parts and damage.parts_of(manifests) >= set(parts))
 
 
 # --- what several have in common -------------------------------------------------------------------------------------

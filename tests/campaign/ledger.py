@@ -6,7 +6,7 @@ hold. Nothing of the code under test decides anything here; the history is folde
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -22,8 +22,6 @@ Moved = dict[str, tuple[int, int, int, int]]  # per table: the rows before, and 
 SETS = ("students", "classes")
 COUNTED = ("synced", "unproven", "approved")
 UNJUDGED = "None"
-# The parts of a landing that may be approved by themselves.
-PARTS = frozenset(f"{name}:{kind}" for name in SETS for kind in ("removed", "listed"))
 LAST = 2**20  # the place of a landing that comes after all other landings of the day
 # The values that make no version; each is folded like a table, of which only the last row counts.
 CLOCK, PICTURE = "days_since_last_activity", "profile_image"
@@ -66,8 +64,7 @@ class Landing:
     """The records of a sync: per set the ids with what each stated, and whether the set was proven complete.
 
     `place` is the position among all landings of the day, and `moved` what the verdict was about. An `expired` landing
-    is gone from disk and still counts. Of a held landing, only the approved `parts` count. `hidden` are the records of
-    each set that only searches found.
+    is gone from disk and still counts. `hidden` are the records of each set that only searches found.
     """
 
     day: date
@@ -77,13 +74,12 @@ class Landing:
     moved: Moved | None = None
     discarded: bool = False
     expired: bool = False
-    parts: frozenset[str] = frozenset()
     hidden: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
         """Whether the landing is part of what the day states."""
-        return (self.verdict in COUNTED or bool(self.parts)) and not self.discarded
+        return self.verdict in COUNTED and not self.discarded
 
     @property
     def outcome(self) -> str:
@@ -91,14 +87,8 @@ class Landing:
         return "synced" if self.verdict in COUNTED else self.verdict
 
     def counted(self, set_name: str) -> model.Shown:
-        """The counted part of a landing: of a set whose listed records do not, each counts as refused."""
-        shown = replace(self.shown[set_name], landing=self.place)
-        if not self.parts:
-            return shown
-        records = shown.records if f"{set_name}:listed" in self.parts else dict.fromkeys(shown.records)
-        if f"{set_name}:removed" not in self.parts:
-            shown = replace(shown, proven=False, absent=frozenset())
-        return replace(shown, records=records)
+        """What the landing shows of a set."""
+        return replace(self.shown[set_name], landing=self.place)
 
     def without(self, student: int) -> Landing:
         """The same without an erased student."""
@@ -156,7 +146,7 @@ class Ledger:
         of_day = [x for x in self.counted() if x.day == landing.day and x.place < landing.place]
         if not of_day or landing.day != self.newest() or not any(x.day < landing.day for x in self.counted()):
             return None
-        seen = max((x.place for x in of_day if x.verdict == "approved" or x.parts), default=0)
+        seen = max((x.place for x in of_day if x.verdict == "approved"), default=0)
         return Ledger(
             {
                 k: x
@@ -251,14 +241,9 @@ class Ledger:
         self.version += 1
         self._current = {}
 
-    def approve(self, key: Key, only: Collection[str] = ()) -> None:
-        """Somebody approves of a landing, or of `only` some parts."""
-        landing = self.landings[key]
-        if only and (parts := landing.parts.union(only)) != PARTS:
-            self.become(key, parts=parts)
-        else:
-            moved = self.judge(replace(landing, parts=frozenset())).moved
-            self.become(key, verdict="approved", parts=frozenset(), moved=moved)
+    def approve(self, key: Key) -> None:
+        """Somebody approves of a landing."""
+        self.become(key, verdict="approved", moved=self.judge(self.landings[key]).moved)
 
     def become(self, key: Key, **values: Any) -> None:
         """A landing is judged, discarded, put back, expired."""

@@ -96,8 +96,8 @@ def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
     done = approve_held(house.rollbook(), every_day=True, reason="two year groups left")
     assert (done.manifest.snapshot_date, done.manifest.verdict) == (night(5), Verdict.APPROVED)
     assert house.tables() == expected.tables()
-    given = [house.landings(night(number))[-1].approvals for number in (2, 3, 5)]
-    assert [[each.reason for each in of_day] for of_day in given] == [["two year groups left"]] * 3
+    given = [house.landings(night(number))[-1].approval for number in (2, 3, 5)]
+    assert [each and each.reason for each in given] == ["two year groups left"] * 3
     # Each is told against the night before it, not against what readers had before the approval.
     removed = house.query("SELECT rows_removed FROM sync_log ORDER BY snapshot_date")
     assert removed == [(0,), (24,), (4,), (None,), (4,)]

@@ -18,7 +18,7 @@ from rollbook.night.recovery import Recovery
 from rollbook.night.writing import writer
 from rollbook.operations.discard import discard, undo_discard
 from rollbook.operations.status import load_status as look
-from tests.support.nights import Expected, House, approve_held, new_house, night
+from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import Records, classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire import faults
@@ -159,14 +159,6 @@ def test_a_discard_of_a_held_landing_is_published_at_once(house: House) -> None:
     assert syncs(house) == [("discarded", "held", True)]
     undo_discard(house.rollbook(), night(6), confirm=always)
     assert syncs(house) == [("held", "held", True)]
-
-
-def test_a_landing_approved_in_part_and_then_discarded_stays_proven(house: House) -> None:
-    with pytest.raises(HeldError):
-        house.night(6, students(2))
-    approve_held(house.rollbook(), only=["students:listed"])
-    discard(house.rollbook(), night(6), reason="nonsense", confirm=always)
-    assert syncs(house) == [("discarded", "held", True)]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from rollbook.cli.answers import write_pages
 from rollbook.errors import ArgumentError
 from rollbook.export import Format
 from rollbook.export.query import export
+from rollbook.landing.bodies import MANIFEST, encode
 from rollbook.landing.manifest import Approval
 from rollbook.night.past import always
 from rollbook.night.writing import writer
@@ -24,6 +25,7 @@ from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome
 from rollbook.outputs.report.progress import Chosen
 from rollbook.privacy import access
 from rollbook.privacy import erasure as erasing
+from rollbook.util import files
 from rollbook.views import editable
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
@@ -67,10 +69,9 @@ def write_about(house: House) -> None:
     (root / "private" / "erasures" / "certificate-1.md").write_text(OLD_CERTIFICATE)
     discards.discard(rollbook, night(2), reason=REASON, confirm=always)
     manifest = house.landings(night(3))[-1]
-    approval = Approval(
-        by="head", approved_at=house.now, reason=REASON, parts=(), held="20 go", held_at=house.now, counts=()
-    )
-    rollbook.raw.record_approval(msgspec.structs.replace(manifest, approvals=(approval,)))
+    approval = Approval(by="head", approved_at=house.now, reason=REASON, held="20 go", held_at=house.now, counts=())
+    approved = msgspec.structs.replace(manifest, approval=approval)
+    files.write(rollbook.raw.open(manifest).path / MANIFEST, encode(approved))
     erasing.hold(rollbook, 2, reason="case 3, brother of Zebedee Canarybird")
     editable.contact(root, canary.ID, night(3), night(20))
     with (root / "contacted.csv").open("a") as file:
@@ -115,7 +116,8 @@ def test_what_people_wrote_about_a_student_goes_with_the_student(house: House, t
     assert [*(house.warehouse / "exports").iterdir()] == []
     replaced = "(erased)'s mother asked: (erased), (erased), (erased)"
     assert [d.reason for _, d in house.rollbook().raw.discarded()] == [replaced]
-    assert [a.reason for a in house.landings(night(3))[-1].approvals] == [replaced]
+    assert (approval := house.landings(night(3))[-1].approval)
+    assert approval.reason == replaced
     assert house.query("SELECT reason FROM ops.syncs WHERE outcome = 'discarded'") == [(replaced,)]
     (hold,) = house.rollbook().raw.erasure_register.read().holds
     assert hold.reason == "case 3, brother of (erased)"
@@ -135,7 +137,7 @@ def test_what_people_wrote_about_a_student_goes_with_the_student(house: House, t
     with writer(house.rollbook()):
         pass
     assert_gone(house, lake, into)
-    assert house.landings(night(3))[-1].approvals[0].reason == replaced
+    assert house.landings(night(3))[-1].approval == approval
 
 
 def test_contacted_csv_of_a_readmitted_id_keeps_the_new_persons_lines() -> None:

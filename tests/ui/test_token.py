@@ -108,7 +108,7 @@ def test_only_the_token_lets_in_and_an_approval_is_the_uis(tmp_path: Path) -> No
 
             assert b"LaunchRunSuccess" in post(served, forged, bearer, "X-Forwarded-User: superintendent")
             until(lambda: [run["status"] for run in served.runs()] == ["SUCCESS"], 180)
-            (approval,) = house.landings(house.now.date())[-1].approvals
+            assert (approval := house.landings(house.now.date())[-1].approval)
             assert (approval.by, approval.reason) == (UI, "as told")
 
             # Behind a proxy, which passes the host name on and sends the token, or leaves it to the browser.

@@ -35,7 +35,7 @@ from rollbook.cli.app import (
     table,
 )
 from rollbook.errors import ArgumentError, MirrorError, NotConfirmedError, SettingError
-from rollbook.landing.manifest import PARTS, Details, Hold
+from rollbook.landing.manifest import Details, Hold
 from rollbook.util import files
 from rollbook.util.machine import in_bytes
 from rollbook.util.text import count_of, listed
@@ -93,12 +93,6 @@ def sync(
     every_day: Annotated[
         bool, typer.Option("--all", help="With --approve: merge the held syncs of all days, in their order.")
     ] = False,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PARTS", help="With --approve: only these parts, with commas between, as students:removed."
-        ),
-    ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --approve: why; kept with it. No names.")] = "",
     details: Annotated[
         Details, typer.Option(help="Also fetch single-student records: of no, of changed or of all students.")
@@ -119,10 +113,7 @@ def sync(
     Within ROLLBOOK_CACHE_MINUTES of a complete sync of the same day, only the key is checked: what was fetched then is
     used again. An approval shows what is held (`rollbook held` shows who would go) and asks first; without a terminal,
     add --yes. It merges the held sync that the command shows, and nothing that another sync holds meanwhile.
-    With --approve --all, no held day stays a hole in the history. With --approve --only, the rest stays held, until
-    approved or superseded by a later sync of the day. The parts are students:removed and classes:removed (what is no
-    longer listed; child rows go along), students:listed and classes:listed (what the listed records state, new or
-    changed).
+    With --approve --all, no held day stays a hole in the history.
 
     Exits 0 when synced (with a warning if a set could not be proven complete), 1 when it failed, 2 when a setting or
     argument is missing or malformed, 3 when held. Unless the day is synced, readers keep the last published file.
@@ -138,12 +129,12 @@ def sync(
             raise ArgumentError("--dry-run shows what a sync of today would do: leave out --date and --approve")
         _print_preview(open_rollbook(fetches=True))
         return
-    rollbook, parts = open_rollbook(fetches=not approve), only.split(",") if only is not None else []
+    rollbook = open_rollbook(fetches=not approve)
     if approve:
-        _approve(rollbook, day, parts, reason, every_day=every_day, yes=yes)
+        _approve(rollbook, day, reason, every_day=every_day, yes=yes)
         return
-    if every_day or parts or yes:
-        raise ArgumentError("--all, --only and --yes are about an approval: add --approve")
+    if every_day or yes:
+        raise ArgumentError("--all and --yes are about an approval: add --approve")
     chosen = rollbook.partition(day or rollbook.today())
     before = rollbook.landings.counted(chosen)
     from rollbook import night
@@ -191,9 +182,7 @@ def _as_json(synced: Manifest) -> dict[str, object]:
     }
 
 
-def _approve(
-    rollbook: Rollbook, day: date | None, parts: list[str], reason: str, *, every_day: bool, yes: bool
-) -> None:
+def _approve(rollbook: Rollbook, day: date | None, reason: str, *, every_day: bool, yes: bool) -> None:
     """Show what is held, ask, and merge that, by the digests of what was shown."""
     from rollbook.operations import approvals
 
@@ -201,7 +190,7 @@ def _approve(
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
     held = approvals.to_approve(rollbook, day, every_day=every_day)
     for each in held:
-        approvals.approval(rollbook, each, parts, reason)  # what is wrong is refused before anything is said
+        approvals.approval(rollbook, each, reason)  # what is wrong is refused before anything is said
         out.print(
             f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
             f" {escape(each.reason)}."
@@ -209,8 +198,6 @@ def _approve(
     print_counts(
         held[-1].counts, "All together, as compared when the last was held" if held[1:] else "When it was held"
     )
-    if parts:
-        out.print(f"Only {safe(listed(parts))} of it is merged; the rest stays held.")
     days = [each.snapshot_date for each in held]
     if since := [d for d in rollbook.raw.days() if d > days[-1] and rollbook.landings.counted(d)]:
         err.print(
@@ -224,22 +211,9 @@ def _approve(
         )
     digests = [each.hold_digest for each in held]
     with _recorded(rollbook, days[-1]), progress() as rollbook.progress:
-        done = approvals.approve(rollbook, digests, days=days, only=parts, reason=reason)
-    if parts:
-        left = sorted({part for each in days for part in _left(rollbook, each)})
-        out.print(f"[bold green]Approved in part[/] {_days(days)}: {safe(listed(parts))}. Readers have that now.")
-        print_counts(done.counts, nothing="No current row changed.")
-        if left:  # the parts of an earlier approval may have been all others
-            out.print(f"Still held: {listed(left)}. `rollbook held` shows what that would change.")
-        return
+        approvals.approve(rollbook, digests, days=days, reason=reason)
     for approved in days:
         _print_synced(rollbook, approved)
-
-
-def _left(rollbook: Rollbook, day: date) -> set[str]:
-    """The parts of a day's held landing that are not approved."""
-    held = rollbook.landings.held(day)
-    return set() if held is None else {*PARTS} - {*held.parts}
 
 
 def _print_synced(rollbook: Rollbook, day: date) -> Manifest:
@@ -332,19 +306,8 @@ def rebuild(
             "--accept-loss", help="Give up what raw/ no longer holds: expired days, and landings that are missing."
         ),
     ] = False,
-    as_known_on: Annotated[
-        date | None,
-        typer.Option(
-            parser=parse_day, metavar="DAY", help="Only write the file as it was at the end of this day, to --out."
-        ),
-    ] = None,
-    target: Annotated[Path | None, typer.Option("--out", metavar="F", help="Where to, with --as-known-on.")] = None,
 ) -> None:
     """Rebuild the lake, the tables and the whole history from raw/ alone.
-
-    With --as-known-on, the warehouse stays unchanged: writes the published file as it was then, or would have been,
-    with what was known then. Later corrections, approvals, discards and landings are left out, and what was discarded
-    later counts; erasures always apply. The file has no snapshots. Exits 1 when days that the file needs have expired.
 
     Asks before it publishes if a table would lose more rows than a sync may remove without a hold. Exits 1 when raw/
     lacks what the history was made from (see --accept-loss) or too many records are refused, 3 when it was not
@@ -352,17 +315,7 @@ def rebuild(
     """
     rollbook = open_rollbook()
     from rollbook.night import past
-    from rollbook.operations.known import rebuild_as_known_on
-    from rollbook.privacy import access
 
-    if as_known_on is not None or target is not None:
-        if as_known_on is None or target is None or yes or accept_loss:
-            raise ArgumentError("Give --as-known-on DAY and --out FILE together, without --yes and --accept-loss")
-        access.note(rollbook.warehouse.root, "rebuild --as-known-on")
-        with progress() as rollbook.progress:
-            done = rebuild_as_known_on(rollbook, as_known_on, target.expanduser())
-        out.print(f"Wrote {safe(str(target))}: {_days(done.rebuilt)}, as known on {as_known_on}.")
-        return
     with progress() as rollbook.progress:
         done = past.rebuild(rollbook, confirm=_confirming(yes=yes), accept_loss=accept_loss)
     _print_backfill(done)

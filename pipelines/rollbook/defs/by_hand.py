@@ -6,7 +6,6 @@ The sensor `record` marks what they did, as it marks what the commands did.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import date
-from enum import StrEnum
 
 import dagster as dg
 from pydantic import Field
@@ -16,13 +15,11 @@ from rollbook.assembly import assemble
 from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.errors import ArgumentError, RollbookError
-from rollbook.landing.manifest import PARTS
 from rollbook.night.rollbook import Rollbook
 from rollbook.operations import approvals, discard
 
 # Who decided, where nobody is known.
 UI = "the UI"
-Part = StrEnum("Part", {part: part for part in PARTS})  # type: ignore[misc] # names that mypy cannot read
 
 
 class _OfOne(dg.Config):
@@ -39,11 +36,6 @@ class Approval(_OfOne):
     held: list[str] = Field(
         description="What to merge, without fetching again: the digests that the held runs show. Look at their tables "
         "of counts first. Another landing, or one that would change something else, is refused."
-    )
-    only: list[Part] = Field(
-        default=[],
-        description="Merge only these parts of what was held, and keep the rest held. Of "
-        f"{', '.join(PARTS)}: who has left the list, and what the listed records state.",
     )
     reason: str = Field(default="", description="Why; kept with the landing, and shown by `rollbook why`. No names.")
 
@@ -72,7 +64,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
             held = approvals.to_approve(rollbook, every_day=True)
             days = [each.snapshot_date for each in held if each.hold_digest in config.held]
             with _recorded(rollbook, max(days, default=rollbook.today())):
-                approvals.approve(rollbook, config.held, only=config.only, reason=config.reason, by=UI)
+                approvals.approve(rollbook, config.held, reason=config.reason, by=UI)
 
     @dg.op(name=school.named("landing"), required_resource_keys=resource)
     def discard_landing(context: dg.OpExecutionContext, config: Discarding) -> None:
@@ -95,7 +87,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
     @dg.job(
         name=school.named("approve_held"),
         executor_def=dg.in_process_executor,
-        description="Merge and publish what a sync held, or parts of it, by the digest that the held run shows.",
+        description="Merge and publish what a sync held, by the digest that the held run shows.",
     )
     def approve_held() -> None:
         approve()

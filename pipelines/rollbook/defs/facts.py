@@ -96,16 +96,11 @@ _GONE = {"outcome": DISCARDED["outcome"]}
 
 
 def _set_mark(manifest: Manifest) -> dict[str, Any]:
-    parts = f", but {', '.join(sorted(manifest.parts))}" if manifest.parts else ""
-    return {
-        "landing": manifest.landing,
-        "outcome": f"{manifest.verdict.outcome}{parts}" if manifest.verdict else "",
-    }
+    return {"landing": manifest.landing, "outcome": manifest.verdict.outcome if manifest.verdict else ""}
 
 
 def _file_mark(counted: Sequence[Manifest]) -> dict[str, Any]:
-    parts = {m.landing: f" ({', '.join(sorted(m.parts))})" if m.parts else "" for m in counted}
-    return {"landing": counted[-1].landing, "landings": ", ".join(f"{n}{only}" for n, only in parts.items())}
+    return {"landing": counted[-1].landing, "landings": ", ".join(str(m.landing) for m in counted)}
 
 
 def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:

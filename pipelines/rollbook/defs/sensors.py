@@ -80,7 +80,7 @@ def unrecorded(context: dg.SensorEvaluationContext, school: School) -> dg.Sensor
         return district.unrecorded(context, school, registry)
     instance, rollbook = context.instance, assemble(school.settings())
     landed = sorted({*rollbook.raw.days(), *rollbook.raw.discarded_days()})
-    days = {day: [(m.landing, m.verdict, sorted(m.parts)) for m in rollbook.raw.manifests(day)] for day in landed}
+    days = {day: [(m.landing, m.verdict) for m in rollbook.raw.manifests(day)] for day in landed}
     notes = {_values(note): note for note in _notes(school, rollbook)}
     newest = rollbook.newest()
     due, late_by = freshness(rollbook, newest, rollbook.warehouse.shown())

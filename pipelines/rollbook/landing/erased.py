@@ -412,7 +412,7 @@ def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
             name: tuple(NOBODY if name in OF_STUDENTS and i in erased else i for i in ids)
             for name, ids in manifest.unverified.items()
         },
-        approvals=tuple(_without(approval, erased) for approval in manifest.approvals),
+        approval=manifest.approval and _without(manifest.approval, erased),
         rejected=dict(
             Counter(manifest.rejected)
             - Counter(r.set for r in landing.rejects() if not r.column and _is_about(r, erased))
@@ -422,7 +422,8 @@ def _manifest(landing: LandingFolder, erased: Matcher) -> Manifest:
 
 def _reasons(landing: LandingFolder) -> list[str]:
     """The words of people about a landing."""
-    return [a.reason for a in landing.manifest.approvals] + [d.reason for d in landing.discards()]
+    approval = landing.manifest.approval
+    return [*([approval.reason] if approval else []), *(d.reason for d in landing.discards())]
 
 
 def _without(given: Given, erased: Matcher) -> Given:

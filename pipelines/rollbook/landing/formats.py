@@ -12,7 +12,7 @@ import msgspec
 
 from rollbook.errors import OtherVersionError
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

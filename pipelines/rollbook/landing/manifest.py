@@ -15,12 +15,6 @@ from typing import Literal
 import msgspec
 
 from rollbook.landing.formats import Stored
-from rollbook.tables import WALKED
-
-# The parts of a landing that can be approved by themselves, of each walked set: who is no longer listed; and what the
-# listed records state. The days before decide which of them are new, so both are one part.
-REMOVED, LISTED = "removed", "listed"
-PARTS = tuple(f"{name}:{kind}" for name in WALKED for kind in (REMOVED, LISTED))
 
 # Replaces an erased student's id: the service's ids begin at 1.
 NOBODY = 0
@@ -180,15 +174,13 @@ class Drift:
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """The approval of a held landing, or of parts of the landing (G3). Times are UTC."""
+    """The approval of a held landing (G3). Times are UTC."""
 
     # The account that logged in; `the UI` if it was decided there.
     by: str
     approved_at: datetime
     # The person's own words.
     reason: str
-    # The approved parts, such as `students:removed`; empty for the whole landing.
-    parts: tuple[str, ...]
     # The reason of the hold.
     held: str
     held_at: datetime
@@ -196,16 +188,15 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[TableCounts, ...]
 
     def applied_to(self, manifest: Manifest) -> Manifest:
-        """The landing with an approval: what is approved in part stays held for the rest."""
-        verdict = Verdict.HELD if self.parts else Verdict.APPROVED
-        return msgspec.structs.replace(manifest, verdict=verdict, approvals=(*manifest.approvals, self))
+        """The landing with its approval."""
+        return msgspec.structs.replace(manifest, verdict=Verdict.APPROVED, approval=self)
 
 
 class Manifest(Stored, frozen=True, kw_only=True):
     """The record of one landing, kept beside the bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unverified` lists, per set, the vanished records that were too many to
-    search for; `verdict` comes with the `reason`, the `counts` per table and the time; `approvals` say who approved
+    search for; `verdict` comes with the `reason`, the `counts` per table and the time; `approval` says who approved
     what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
     `deferred` says why the landing could not be evaluated when fetched: compared with nothing, the landing proves
     nothing. `service_time` is the service's own time at the auth check; the contract gives no zone. `erasures` is how
@@ -235,7 +226,7 @@ class Manifest(Stored, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     reason: str = ""
     judged_at: datetime | None = None
-    approvals: tuple[Approval, ...] = ()
+    approval: Approval | None = None
     counts: tuple[TableCounts, ...] = ()
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
@@ -274,13 +265,9 @@ class Manifest(Stored, frozen=True, kw_only=True):
         return {walk.set: walk.records for walk in self.walks}
 
     def proof(self, set_name: str) -> Proof | None:
-        """Return the proof of a set; None if the walks left the set unproven or the searches disproved it (G1 and G2),
-        or if only other parts were approved (G3).
-        """
+        """Return the proof of a set; None if the walks left the set unproven or the searches disproved it (G1, G2)."""
         walk = self.walk(set_name)
-        if walk is None or self.deferred or (self.parts and f"{set_name}:{REMOVED}" not in self.parts):
-            return None
-        return walk.proof
+        return None if walk is None or self.deferred else walk.proof
 
     @property
     def proven(self) -> bool:
@@ -289,26 +276,16 @@ class Manifest(Stored, frozen=True, kw_only=True):
 
     @property
     def counts_for_its_day(self) -> bool:
-        """Whether the verdict makes the landing, or parts, part of the day's state."""
-        return self.verdict is not None and (self.verdict.counts or bool(self.parts))
-
-    @property
-    def parts(self) -> frozenset[str]:
-        """The approved parts of a landing that is held for the rest; empty for any other landing."""
-        approved = (part for approval in self.approvals for part in approval.parts)
-        return frozenset(approved) if self.verdict is Verdict.HELD else frozenset()
+        """Whether the verdict makes the landing part of the day's state."""
+        return self.verdict is not None and self.verdict.counts
 
     @property
     def hold_digest(self) -> str:
         """Twelve hex digits that stand for a held landing and for the changes that the landing would make: an approval
         names these digits.
         """
-        shown = (self.snapshot_date, self.landing, self.bodies_sha256, self.reason, self.counts, sorted(self.parts))
+        shown = (self.snapshot_date, self.landing, self.bodies_sha256, self.reason, self.counts)
         return sha256(msgspec.json.encode(shown)).hexdigest()[:12]
-
-    def states(self, set_name: str) -> bool:
-        """Whether the set's records count, as far as the landing does: not if only other parts were approved (G3)."""
-        return not self.parts or set_name not in WALKED or f"{set_name}:{LISTED}" in self.parts
 
 
 class Discard(msgspec.Struct, frozen=True, kw_only=True):

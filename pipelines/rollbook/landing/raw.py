@@ -158,7 +158,7 @@ class RawStore:
         drift: Iterable[Drift] = (),
         oddities: Mapping[str, int] | None = None,
         at: datetime | None = None,
-        approvals: Iterable[Approval] = (),
+        approval: Approval | None = None,
     ) -> Manifest:
         """Write a landing's verdict into the manifest, durably; returns the manifest as written.
 
@@ -170,7 +170,7 @@ class RawStore:
             raise ValueError(f"{name(folder)} already has a verdict: {landed.verdict}, not {verdict}")
         updated = msgspec.structs.replace(
             landed,
-            approvals=tuple(approvals),
+            approval=approval,
             verdict=verdict,
             reason=reason,
             counts=tuple(counts),
@@ -181,10 +181,6 @@ class RawStore:
         )
         files.write(folder / MANIFEST, encode(updated))
         return updated
-
-    def record_approval(self, manifest: Manifest) -> None:
-        """Write the manifest of a landing that stays held, with the approval of a part, durably."""
-        files.write(self._folder(manifest) / MANIFEST, encode(manifest))
 
     def discard(self, manifest: Manifest, reason: str, at: datetime, by: str = "") -> None:
         """Move a landing aside: still readable, but no longer counted. The reason is written first."""

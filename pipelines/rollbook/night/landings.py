@@ -23,7 +23,7 @@ from rollbook.errors import ContractChangedError, DamagedError
 from rollbook.ingest import Flattened, Ingested, stage, stage_again
 from rollbook.landing.manifest import Manifest, TableCounts, Verdict
 from rollbook.landing.raw import RawStore
-from rollbook.night.policy import Unproven, check_reject_rate, counted, in_part, long_unproven, open_hold
+from rollbook.night.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
 from rollbook.source.fetch import Draft
 from rollbook.source.pagination import Names
 from rollbook.store.lake import Before, Candidate, DayRecord, Lake, Part, Staged, changed_ids, compare, compose
@@ -86,7 +86,7 @@ class Landings:
 
         Contract: "Caching".
         """
-        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven and not m.parts]
+        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven]
         return next((m for m in proven if timedelta(0) <= now - m.finished_at < timedelta(minutes=minutes)), None)
 
     def details_since(self, day: date, moment: datetime) -> frozenset[int]:
@@ -154,11 +154,10 @@ class Composed:
     parts: list[Part]
     landings: tuple[int, ...]
     erasures: int
-    approved: tuple[str, ...]
 
     def into(self, lake: Lake) -> DayRecord:
         """Move the day into a lake."""
-        return lake.commit(self.candidate, self.landings, self.parts, self.erasures, self.approved)
+        return lake.commit(self.candidate, self.landings, self.parts, self.erasures)
 
 
 @dataclass(frozen=True)
@@ -272,7 +271,7 @@ class Composer:
         parts = []
         for name in SETS:
             folders = [(m, Path(part.folder)) for m in manifests for part in rows[m.landing].of(name)]
-            staged = tuple(Staged(f, m.landing, STEP * i, m.states(name)) for i, (m, f) in enumerate(folders))
+            staged = tuple(Staged(f, m.landing, STEP * i) for i, (m, f) in enumerate(folders))
             parts.append(
                 Part(
                     name,
@@ -289,7 +288,7 @@ class Composer:
 def _composed(manifests: Sequence[Manifest], parts: list[Part], candidate: Candidate) -> Composed:
     """A day with its landings. It reflects the erasures that all of them reflect."""
     numbers = tuple(m.landing for m in manifests)
-    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests), in_part(manifests))
+    return Composed(candidate, parts, numbers, min(m.erasures for m in manifests))
 
 
 def refused_since(manifest: Manifest, now: Flattened) -> str:

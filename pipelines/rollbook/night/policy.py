@@ -82,7 +82,7 @@ def decide(
 def seen(manifest: Manifest, others: Iterable[Manifest]) -> list[Manifest]:
     """The landings of its day that a person has seen when a landing comes: the last approved one, and those before."""
     before = [m for m in others if m.landing < manifest.landing]
-    approved = [m.landing for m in before if m.verdict is Verdict.APPROVED or m.parts]
+    approved = [m.landing for m in before if m.verdict is Verdict.APPROVED]
     return [m for m in before if approved and m.landing <= approved[-1]]
 
 
@@ -166,11 +166,6 @@ def too_many_rejected(rejected: int, records: int) -> bool:
 def counted(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The landings of a day that make up the day's state, in order (G7)."""
     return [m for m in manifests if m.counts_for_its_day]
-
-
-def in_part(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """The approved parts of landings that are held for the rest, each with the landing's number."""
-    return tuple(f"{m.landing} {part}" for m in manifests for part in sorted(m.parts))
 
 
 def open_hold(manifests: Iterable[Manifest]) -> Manifest | None:

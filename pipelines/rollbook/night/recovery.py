@@ -105,9 +105,9 @@ class Recovery:
 
     def _days_behind(self) -> list[date]:
         """The days whose snapshot is missing, or not made from their counted landings."""
-        composed = {day: (record.landings, record.approved) for day, record in self.lake.days().items()}
+        composed = {day: record.landings for day, record in self.lake.days().items()}
         landed = self.landings.counted_days().items()
-        wanted = {day: (tuple(m.landing for m in landings), policy.in_part(landings)) for day, landings in landed}
+        wanted = {day: tuple(m.landing for m in landings) for day, landings in landed}
         return [day for day, of in wanted.items() if composed.get(day) != of]
 
     def _holds_the_lake(self, merged: Mapping[date, str]) -> bool:

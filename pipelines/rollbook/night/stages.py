@@ -255,14 +255,8 @@ def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = Non
         )
     if begun := policy.restarted(decision.counts):
         log.info("Most totals begin again in %s, as at the start of a term: that holds nothing", listed(begun))
-    approved = approval.applied_to(manifest) if approval else manifest
-    if approved.parts:
-        rollbook.raw.record_approval(approved)
-    else:
-        approved = record(
-            manifest, decision.verdict, decision.reason, counts=decision.counts, approvals=approved.approvals
-        )
-    return approved, rollbook.composer.commit(evaluation.composed)
+    manifest = record(manifest, decision.verdict, decision.reason, counts=decision.counts, approval=approval)
+    return manifest, rollbook.composer.commit(evaluation.composed)
 
 
 def evaluate(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> Evaluation:

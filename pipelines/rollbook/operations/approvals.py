@@ -1,4 +1,4 @@
-"""Approvals: a held landing, or parts of it, is merged without another fetch (G3)."""
+"""Approvals: a held landing is merged without another fetch (G3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import date
 
 from rollbook.errors import ArgumentError
-from rollbook.landing.manifest import PARTS, Approval, Manifest
+from rollbook.landing.manifest import Approval, Manifest
 from rollbook.night import Synced
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import Landed, merge, publish, snapshot
@@ -19,42 +19,33 @@ def approve(
     digests: Collection[str],
     *,
     days: Collection[date] | None = None,
-    only: Collection[str] = (),
     reason: str = "",
     by: str = "",
 ) -> Synced:
     """Merge and publish the held landings with these `digests`, which a person was shown, in the order of their days,
-    or `only` parts of them, without a fetch (G3).
+    without a fetch (G3).
 
     The `reason`, and who approved (default: the person who runs this), are kept with them. Returns the newest day's
     result. Raises ArgumentError, also for landings of other than these `days`.
     """
     with reported_end(rollbook, max(days or (), default=rollbook.today())), writer(rollbook):
         held = held_as_shown(rollbook, digests, days)
-        approved = [snapshot(rollbook, Landed(each), approval(rollbook, each, only, reason, by)) for each in held]
+        approved = [snapshot(rollbook, Landed(each), approval(rollbook, each, reason, by)) for each in held]
         merged = merge(rollbook)
         publish(rollbook, merged)
     manifest, record = approved[-1]
     return Synced(manifest, record, merged.counts)
 
 
-def approval(
-    rollbook: Rollbook, held: Manifest, only: Collection[str] = (), reason: str = "", by: str = ""
-) -> Approval:
-    """The approval of a held landing, or of `only` these parts, `by` somebody (default: the person who runs this).
-    With the last part, all of it is approved.
-
-    Raises ArgumentError for parts that there are not, and for a reason that holds a secret.
+def approval(rollbook: Rollbook, held: Manifest, reason: str = "", by: str = "") -> Approval:
+    """The approval of a held landing `by` somebody (default: the person who runs this). Raises ArgumentError for a
+    reason that holds a secret.
     """
     rollbook.settings.check_words(reason)
-    if not {*only} <= {*PARTS}:
-        raise ArgumentError(f"Parts of what was held are {', '.join(PARTS)}: choose from them")
-    is_whole = held.parts.union(only) == {*PARTS}
     return Approval(
         by=by or machine.person(),
         approved_at=rollbook.clock(),
         reason=reason,
-        parts=() if is_whole else tuple(sorted({*only})),
         held=held.reason,
         held_at=held.judged_at or held.finished_at,
         counts=held.counts,

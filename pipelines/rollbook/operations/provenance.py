@@ -103,8 +103,7 @@ def _source(
         folder, proof = raw.open(manifest), manifest.proof(table.set)
         is_absent = key[0] in manifest.absent(table.set)
         records = _records(folder, table, key[0])
-        counts = records if manifest.states(table.set) else []
-        stating = [(record, rows) for record in counts if (rows := _read(table, key, record, column)) is not None]
+        stating = [(record, rows) for record in records if (rows := _read(table, key, record, column)) is not None]
         if not (stating or is_absent):
             continue  # refused, not stated or not read: what an earlier landing of the day stated stays
         yield "landing", f"{name(folder.path)}, {manifest.verdict} at {manifest.judged_at:%Y-%m-%d %H:%M} UTC"
@@ -176,8 +175,8 @@ def _decisions(raw: RawStore, days: Iterable[date]) -> Iterator[Line]:
     for day in sorted(days):
         for m in (*raw.manifests(day), *(m for m, _ in raw.discarded(day))):
             landing = f"landing {m.landing} of {day}"
-            for a in m.approvals:
-                why = "; ".join(filter(None, (", ".join(a.parts), a.reason, f"held because {a.held}")))
+            if (a := m.approval) is not None:
+                why = "; ".join(filter(None, (a.reason, f"held because {a.held}")))
                 yield "approved", f"{landing}, at {a.approved_at:%Y-%m-%d %H:%M} UTC by {a.by}; {why}"
             for d in raw.discards(m):
                 yield "discarded", f"{landing}, at {d.discarded_at:%Y-%m-%d %H:%M} UTC by {d.by}; {d.reason}"

@@ -177,7 +177,7 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         timezone=settings.timezone,
         sizes=_sizes(rollbook, dagster_home),
         holds=tuple(
-            _choice(settings, m, _why_held(m), f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
+            _choice(settings, m, m.reason, f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
         ),
         discarded=tuple(discarded),
         unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
@@ -198,12 +198,6 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
         for _, of_day in groupby(manifests, key=lambda m: m.snapshot_date)
         if (hold := open_hold(of_day)) is not None
     ]
-
-
-def _why_held(manifest: Manifest) -> str:
-    """The reason of a hold, and which parts were approved all the same."""
-    parts = ", ".join(sorted(manifest.parts))
-    return f"{manifest.reason}; merged of it: {parts}" if parts else manifest.reason
 
 
 def freshness(

@@ -56,7 +56,7 @@ LEFT_OUT = "left out: another person's record"
 # Fields that only a person's record has. Not `name`: some services use it for class titles.
 _OF_PERSONS = {step for t in of_set("students") for c in t.columns if c.personal and (step := c.path[-1]) != "name"}
 # The kinds of access in the log that write a file.
-WRITING = ("export", "explore download", "rebuild --as-known-on")
+WRITING = ("export", "explore download")
 
 # The page's parts, in order, and what each shows.
 NOW, WORDS, VERSIONS, DAYS, RECEIVED, COPIES, INTERNAL = (

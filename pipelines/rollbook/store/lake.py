@@ -66,7 +66,6 @@ class DayRecord(Stored, frozen=True, kw_only=True):
     observed: dict[str, str] = msgspec.field(default_factory=dict)
     erasures: int = 0
     was: str = ""
-    approved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ class Staged:
     folder: Path
     landing: int
     offset: int = 0
-    states: bool = True
 
     def file(self, name: str) -> str:
         """The file of a table as an SQL literal."""
@@ -100,7 +98,7 @@ class Part:
 
     def scan(self, name: str) -> str:
         """All staged rows of a table as SQL."""
-        return sql("staged", relation=name, staged=self.staged, is_observed=name == OBSERVED)
+        return sql("staged", relation=name, staged=self.staged)
 
 
 class Candidate:
@@ -234,7 +232,6 @@ class Lake:
         landings: tuple[int, ...],
         parts: Iterable[Part],
         erased: int = 0,
-        approved: tuple[str, ...] = (),
     ) -> DayRecord:
         """Move a composed day in. Until `_day.json` is written again, the day is not complete."""
         paths = {name: candidate.path(name) for name in (*TABLES, OBSERVED)}
@@ -245,13 +242,12 @@ class Lake:
             landings=landings,
             proven=proven,
             fingerprint=fingerprint(),
-            digest=digest_of(candidate.digests, landings, approved),
+            digest=digest_of(candidate.digests, landings),
             digests=candidate.digests,
             sizes={name: path.stat().st_size for name, path in paths.items()},
             rows=candidate.rows(),
             observed=candidate.observed,
             erasures=erased,
-            approved=approved,
         )
         self.put(record, paths)
         shutil.rmtree(candidate.folder, ignore_errors=True)
@@ -425,11 +421,11 @@ def unchanged(
     )
 
 
-def digest_of(digests: Mapping[str, str], landings: tuple[int, ...], approved: tuple[str, ...]) -> str:
+def digest_of(digests: Mapping[str, str], landings: tuple[int, ...]) -> str:
     """Return the digest of a day from the digests of the files by table, and from the sources: a published file with
     another digest is brought up to date, and records landings, not only rows.
     """
-    return sha256(msgspec.json.encode((sorted(digests.items()), landings, approved))).hexdigest()
+    return sha256(msgspec.json.encode((sorted(digests.items()), landings))).hexdigest()
 
 
 def _day_folder(day: date) -> str:

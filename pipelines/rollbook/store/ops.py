@@ -53,13 +53,8 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
 
 def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:
     """The landings with a verdict, each with its outcome as in `ops.syncs` and the reason. Raises DamagedError."""
-    # Partial approvals are ignored: ops records the landing as it was received.
-    rows = [(_received(m), m.verdict.outcome, m.reason) for m in raw.manifests() if m.verdict]
-    return rows + [(_received(m), DISCARDED, discard.reason) for m, discard in raw.discarded()]
-
-
-def _received(manifest: Manifest) -> Manifest:
-    return msgspec.structs.replace(manifest, approvals=())
+    rows = [(m, m.verdict.outcome, m.reason) for m in raw.manifests() if m.verdict]
+    return rows + [(m, DISCARDED, discard.reason) for m, discard in raw.discarded()]
 
 
 def stamp(con: duckdb.DuckDBPyConnection, at: datetime) -> str:

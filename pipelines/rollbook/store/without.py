@@ -56,7 +56,7 @@ def day_without(
     sizes = record.sizes | {name: path.stat().st_size for name, path in changed.items()}
     rewritten = msgspec.structs.replace(
         record,
-        digest=digest_of(digests, record.landings, record.approved),
+        digest=digest_of(digests, record.landings),
         digests=digests,
         was=record.digest,
         sizes=sizes,
