@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time
 from pathlib import Path
@@ -10,14 +9,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rollbook.fleet.nights import FleetStatus, InstitutionStatus, load_overview, record, write_prometheus
+from rollbook.fleet.nights import InstitutionStatus, load_overview, record
 from rollbook.fleet.worker import NightKind, NightOutcome
 from tests.support.nights import night
 from tests.support.records import students
 from tests.support.warehouses.district import District, copied, new_district
 
 AT = datetime.combine(night(2), time(2, 20), UTC)
-SAMPLE = re.compile(r'rollbook_[a-z_]+\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+\} -?[0-9.e+]+')
 
 
 @pytest.fixture(scope="module")
@@ -77,23 +75,3 @@ def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(
             duckdb.connect(file).close()  # somebody else's
         (ash,) = load_overview(copy_of_district.fleet(2, only=["ash"])).institutions
     assert (ash.shown, ash.readers_see) == ("late", None)
-
-
-def test_it_is_all_in_the_text_for_a_monitoring_system(known: dict[str, InstitutionStatus], tmp_path: Path) -> None:
-    path = tmp_path / "rollbook.prom"
-    path.write_text("old")
-    write_prometheus(path, FleetStatus(counts={}, institutions=tuple(known.values())))
-    lines = path.read_text().splitlines()
-    assert 'rollbook_sync_outcome{institution="birch",outcome="held"} 1' in lines
-    assert 'rollbook_sync_outcome{institution="007",outcome="never"} 1' in lines
-    assert 'rollbook_sync_records{institution="ash",set="students"} 5' in lines
-    assert 'rollbook_paused{institution="fir"} 1' in lines
-    assert 'rollbook_key_refused_nights{institution="elm"} 1' in lines
-    late = next(line for line in lines if line.startswith('rollbook_late_seconds{institution="cedar"}'))
-    assert float(late.split()[-1]) > 0
-    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(names) == len(set(names)) == len([line for line in lines if line.startswith("# HELP")])
-    samples = [line for line in lines if not line.startswith("#")]
-    assert all(SAMPLE.fullmatch(line) for line in samples)
-    assert path.stat().st_mode & 0o777 == 0o644
-    assert [p.name for p in tmp_path.iterdir()] == ["rollbook.prom"]

@@ -118,24 +118,18 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
     ] = False,
-    prometheus: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write metrics for Prometheus' node exporter to this file (*.prom)."),
-    ] = None,
     only: Only = None,
 ) -> None:
     """Show the last sync of every institution, and which are late, held, failed or paused.
 
     Nothing is fetched or changed. Always exits 0. With --json, times are UTC, and unknown values are null.
     """
-    from rollbook.fleet.nights import load_overview, write_prometheus
+    from rollbook.fleet.nights import load_overview
 
     status = load_overview(open_fleet(only))
-    if prometheus is not None:
-        write_prometheus(prometheus, status)
     if as_json:
         print_json(status)
-    elif prometheus is None:
+    else:
         _print_status(status)
 
 

@@ -32,7 +32,7 @@ import msgspec
 
 from rollbook import settings
 from rollbook.assembly import assemble
-from rollbook.errors import ArgumentError, RollbookError
+from rollbook.errors import RollbookError
 from rollbook.export.query import run_query
 from rollbook.fleet.worker import (
     Backfill,
@@ -405,7 +405,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 # -- status ------------------------------------------------------------------------------------------------------------
 #
 # Read from each institution's state and its newest day's manifests, and from no database, so that a thousand take
-# seconds. Also as a page, and in the text format that node exporters collect from a folder (Prometheus, version 0.0.4).
+# seconds. Also as a page.
 #
 # The page adds figures and where the contract drifts, from `fleet.duckdb` if that file is there. The page names
 # institutions and no pupils; an undeclared field is named only if several records have the field, since a single
@@ -494,65 +494,6 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
         due=due.astimezone(UTC),
         late_by=late_by if last else None,  # an institution that was added only recently is not late
     )
-
-
-def write_prometheus(path: Path, overview: FleetStatus) -> None:
-    """Write all metrics, each with a help text, atomically. Raises ArgumentError when the file cannot be written."""
-    lines: list[str] = []
-    for name, meaning, samples in _METRICS:
-        lines += [f"# HELP rollbook_{name} {meaning}", f"# TYPE rollbook_{name} gauge"]
-        for status in overview.institutions:
-            labelled = ((f'institution="{status.institution}"{more}', v) for more, v in samples(status).items())
-            lines += [f"rollbook_{name}{{{labels}}} {value:.15g}" for labels, value in labelled if value is not None]
-    try:
-        with files.handing_out(path) as file:
-            os.fchmod(file.fileno(), 0o644)  # the exporter runs under another account; the file holds no pupils
-            file.write(("\n".join(lines) + "\n").encode())
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        raise ArgumentError(f"{path} cannot be written ({reason}): name a file in an existing folder") from None
-
-
-# A metric's samples of one institution, by further labels; an unknown value is None. No label needs an escape.
-_METRICS: tuple[tuple[str, str, Callable[[InstitutionStatus], Mapping[str, float | None]]], ...] = (
-    (
-        "sync_outcome",
-        "1 for the outcome of the last sync, 0 for the others.",
-        lambda s: {
-            f',outcome="{outcome}"': s.outcome == outcome
-            for outcome in (NightKind.SYNCED, NightKind.HELD, NightKind.FAILED, NEVER)
-        },
-    ),
-    ("paused", "1 if the institution is paused.", lambda s: {"": bool(s.paused)}),
-    ("late_seconds", "Seconds since a missed night was due; 0 if none was missed.", lambda s: {"": s.late_by or 0}),
-    (
-        "sync_ended_timestamp_seconds",
-        "When the last sync ended, whatever its outcome.",
-        lambda s: {"": s.last.at.timestamp() if s.last else None},
-    ),
-    (
-        "good_sync_timestamp_seconds",
-        "When the data that readers see was fetched.",
-        lambda s: {"": s.synced_at.timestamp() if s.synced_at else None},
-    ),
-    ("sync_duration_seconds", "How long the last sync took.", lambda s: {"": s.last.seconds if s.last else None}),
-    ("sync_requests", "How many requests the last sync took.", lambda s: {"": s.last.requests if s.last else None}),
-    (
-        "sync_records",
-        "How many records the last sync received.",
-        lambda s: {f',set="{name}"': count for name, count in s.last.received.items()} if s.last else {},
-    ),
-    (
-        "sync_rejected_records",
-        "How many records of the last sync were refused.",
-        lambda s: {"": s.last.rejected if s.last else None},
-    ),
-    (
-        "key_refused_nights",
-        "On how many nights in a row the service has refused the key.",
-        lambda s: {"": s.refused_nights},
-    ),
-)
 
 
 def write_page(fleet: Fleet, out: Path) -> str:
