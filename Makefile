@@ -47,15 +47,22 @@ CHROMIUMS := chromium chromium-browser google-chrome google-chrome-stable
 demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 	@$(BIN)/rollbook demo $(ARGS)
 
+# One call that plays no nights but the stories, and three that play the rest.
+EVERYDAY := (not nights or story) and not slow and not weekly
+
 .PHONY: test
-test: $(VENV)/.dev ## Run the everyday tests, some minutes (ARGS="-k walk" for some)
-	@$(PYTEST) -m "not slow and not weekly" $(ARGS)
+test: $(VENV)/.dev ## Run the everyday tests, three minutes (ARGS="-k walk" for some)
+	@$(PYTEST) -m "$(EVERYDAY)" $(ARGS)
 
 ##@ Day to day
 
 .PHONY: serve
 serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
+
+.PHONY: test-nights
+test-nights: $(VENV)/.dev ## Run the other tests that play nights, ten minutes
+	@$(PYTEST) -m "nights and not story and not slow and not weekly" $(ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, large random runs, browsers
@@ -66,7 +73,7 @@ test-weekly: $(VENV)/.dev ## Run the long simulations: a year of a school, more 
 	@$(PYTEST) -m weekly $(ARGS)
 
 .PHONY: check
-check: lint test test-slow ## Everything before a merge: format, lint, types, imports, SQL, the tests and the slow tests
+check: lint test test-nights test-slow ## Everything before a merge: the static checks, and all tests but the weekly ones
 
 .PHONY: campaign
 campaign: $(VENV)/.dev ## Simulate N nights (1000) of new seeds against a plain model

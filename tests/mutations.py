@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from rollbook.settings import ROOT
 
-PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "not slow")
+# The tests of `make test`.
+PYTEST = ("-m", "pytest", "-q", "-x", "--no-header", "-m", "(not nights or story) and not slow and not weekly")
 CAMPAIGN = ("-m", "tests.campaign", "--seed", "1", "--total", "500", "--stop")
 
 

@@ -25,6 +25,8 @@ from rollbook.privacy import access
 from rollbook.settings import ROOT
 from tests.support.warehouses.school import DAYS, LAST, School
 
+pytestmark = pytest.mark.nights
+
 BEFORE = DAYS[-3]
 
 

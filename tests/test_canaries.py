@@ -34,6 +34,8 @@ from tests.support.records import classes, school_class, student, students
 from tests.support.wire import faults
 from tests.support.wire.service import Asked, Reply, Service
 
+pytestmark = pytest.mark.nights
+
 KEY = "k3y-canary-7d1f0a"
 # Texts by which a pupil or a teacher could be known. Each is found where records are kept, and nowhere else.
 NAMES = (

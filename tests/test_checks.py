@@ -18,6 +18,8 @@ from tests.support.reading import writable
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 HOLDS: dict[str, list[str]] = {
     "keys_are_unique": [],
     "versions_do_not_overlap": [],

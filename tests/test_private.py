@@ -26,6 +26,8 @@ from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import until
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house() -> Iterator[House]:

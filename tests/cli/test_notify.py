@@ -9,6 +9,8 @@ from rollbook.cli import app
 from rollbook.errors import ArgumentError, SettingError
 from tests.support.wire.listeners import Webhook
 
+pytestmark = pytest.mark.nights
+
 
 def test_a_test_message_goes_to_each_address_and_what_did_not_take_it_is_named(
     hook: Webhook, monkeypatch: pytest.MonkeyPatch

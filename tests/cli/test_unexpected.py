@@ -16,6 +16,8 @@ from tests.support.nights import new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 QUOTED = "Pupil Number7 <pupil.7@school.example>"
 
 # Each makes one call fail as a library might, with a record in its text.

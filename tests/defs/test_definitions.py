@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 import time_machine
 
 from rollbook.defs.partitions import INSTITUTION_TAG, SYNC_TAG
 from rollbook.settings import ROOT
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.processes.commands import UNREACHABLE
+
+pytestmark = pytest.mark.nights
 
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
 LONDON, TOKYO = "nightly_Europe_London_15_2_x_x_x", "nightly_Asia_Tokyo_30_4_x_x_1_to_5"

@@ -17,6 +17,8 @@ from tests.support import graph
 from tests.support.processes.servers import free_port
 from tests.support.wire.service import KEY
 
+pytestmark = pytest.mark.nights
+
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
 

@@ -11,6 +11,8 @@ from rollbook.explore.book import Book
 from tests.support.nights import new_house, night
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 
 def count(page: Book) -> int:
     """A figure of the open night, which is computed once."""

@@ -14,6 +14,8 @@ from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
 
+pytestmark = pytest.mark.nights
+
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 

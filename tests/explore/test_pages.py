@@ -22,6 +22,8 @@ from rollbook.outputs.report.morning import REASONS, short_date
 from rollbook.store.statements import environment
 from tests.support.warehouses.school import DAYS, FIRST, LAST, School
 
+pytestmark = pytest.mark.nights
+
 WATCHED = "SELECT student_id FROM students_to_watch"
 SECOND = FIRST + timedelta(days=1)
 

@@ -30,7 +30,7 @@ from tests.support.records import entry, school_class, student, students, within
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import School
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nights]
 
 HOSTILE = '<img src=x onerror="alert(1)">'
 SAFE = "&lt;img src=x onerror=&#34;alert(1)&#34;&gt;"

@@ -21,6 +21,8 @@ from tests.support.processes.servers import until
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
 
+pytestmark = pytest.mark.nights
+
 TEXT = b"student_id,name\n7,Zebedee Canarybird\n"
 
 

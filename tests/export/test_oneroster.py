@@ -18,6 +18,8 @@ from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, school_class, student, students
 from tests.support.warehouses.school import DAYS, School
 
+pytestmark = pytest.mark.nights
+
 # The tables of fields of the specification's CSV binding (1.2, rostering), in their order; required ones are marked.
 # `status` and `dateLastModified` are required of a delta, and blank in a bulk file.
 SPECIFICATION = {

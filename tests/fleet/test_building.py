@@ -22,6 +22,8 @@ from tests.support.tiers import daily
 from tests.support.warehouses.district import District, new_district, two_schools
 from tests.support.warehouses.erasures import erase
 
+pytestmark = pytest.mark.nights
+
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 

@@ -18,7 +18,7 @@ from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook, webhook
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.nights]
 
 GOOD = ("ash", "birch", "cedar")
 

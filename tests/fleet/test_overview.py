@@ -15,6 +15,8 @@ from tests.support.nights import night
 from tests.support.records import students
 from tests.support.warehouses.district import District, copied, new_district
 
+pytestmark = pytest.mark.nights
+
 AT = datetime.combine(night(2), time(2, 20), UTC)
 
 

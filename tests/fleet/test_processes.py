@@ -21,7 +21,7 @@ from tests.support.processes.servers import until
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.nights]
 
 
 @pytest.fixture(scope="module")

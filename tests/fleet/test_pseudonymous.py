@@ -43,6 +43,8 @@ from tests.support.warehouses.district import District
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.pseudonyms import Secrets, declare_personal, ident
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture(scope="module")
 def played(secrets: Secrets) -> Iterator[District]:

@@ -20,7 +20,7 @@ from tests.support.warehouses.district import District
 from tests.support.wire.spark import spark_server
 from tests.views.test_scripted_school import NIGHTS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nights]
 
 SPARK = "spark"
 

@@ -13,7 +13,7 @@ from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire.listeners import Webhook
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.nights]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
 from tests.support.wire.service import Asked
 
+pytestmark = pytest.mark.nights
+
 Merges = Callable[[], AbstractContextManager[list[bool]]]
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.nights import CLASS_TABLES, STUDENT_TABLES, Expected, House
 from tests.support.records import classes, student, students
 from tests.support.wire import faults
+
+pytestmark = pytest.mark.nights
 
 
 def test_a_night_counts_what_it_changes_and_what_it_leaves_alone(house: House) -> None:

@@ -19,6 +19,8 @@ from tests.support.records import classes, students
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire.service import Service
 
+pytestmark = pytest.mark.nights
+
 
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
     with folder() as root:

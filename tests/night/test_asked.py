@@ -13,6 +13,8 @@ from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night, is_held
 
+pytestmark = pytest.mark.nights
+
 
 def renamed(records: Records) -> Records:
     """So many changes that the night is held."""

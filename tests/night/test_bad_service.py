@@ -15,6 +15,8 @@ from tests.support.warehouses.holds import first_night
 from tests.support.wire import faults
 from tests.support.wire.service import Bend
 
+pytestmark = pytest.mark.nights
+
 # Six is gone, nine has another name, twelve is new; the service shows four on a page.
 TONIGHT = [*students(5), *students(2, first=7), student(9, name="Another"), *students(3, first=10)]
 WALK = pages("students", 1, 2, 3)

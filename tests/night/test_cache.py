@@ -16,6 +16,8 @@ from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
 from tests.support.wire.service import Service
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def caching() -> Iterator[House]:

@@ -14,6 +14,8 @@ from tests.support.records import MISSING, Records, classes, entry, student, stu
 from tests.support.wire import faults
 from tests.support.wire.service import Reply
 
+pytestmark = pytest.mark.nights
+
 LISTS = ["auth", *pages("students", 1), *pages("classes", 1)]
 
 

@@ -20,6 +20,8 @@ from tests.support.processes.machines import disk
 from tests.support.reading import rows
 from tests.support.records import student, students
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house() -> Iterator[House]:

@@ -11,6 +11,8 @@ from tests.support.records import student, students
 from tests.support.warehouses.holds import first_night
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 FINDING = "SELECT about, how_many, since, last_seen, description FROM data_quality WHERE kind = 'hidden'"
 
 

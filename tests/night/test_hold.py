@@ -16,6 +16,8 @@ from tests.support.records import Records, classes, entry, school_class, student
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 
 def changed(records: Records, count: int) -> Records:
     """The records, of which the first few have another name."""

@@ -19,6 +19,8 @@ from tests.support.records import classes, school_class, student, students
 from tests.support.tiers import daily
 from tests.support.wire.service import Asked, Reply
 
+pytestmark = pytest.mark.nights
+
 GOOD = {"students": student, "classes": school_class}
 
 

@@ -12,6 +12,8 @@ from tests.support.nights import Expected, House, asked, new_house, night
 from tests.support.records import classes, students
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 OTHER = {"id": 42, "name": "Another School", "key": "another-school"}
 
 

@@ -17,6 +17,8 @@ from tests.support.nights import House
 from tests.support.reading import writable
 from tests.support.records import students
 
+pytestmark = pytest.mark.nights
+
 
 class Broken(Listener):
     """Fails at every call, and notes the call."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rollbook.operations.status import load_status
 from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook
+
+pytestmark = pytest.mark.nights
 
 TWICE = student(7, name="Ada Listed-Twice")
 

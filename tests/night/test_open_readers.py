@@ -19,6 +19,8 @@ from tests.support.processes.commands import Program, program
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin
 
+pytestmark = pytest.mark.nights
+
 # A notebook or a dashboard: it keeps a connection, and makes another when told.
 STAYS_OPEN = """
 import sys, duckdb

@@ -25,6 +25,8 @@ from rollbook.store.published import target
 from tests.support.nights import House, folder, new_house
 from tests.support.records import students
 
+pytestmark = pytest.mark.nights
+
 # Files that a night needs, and files that it makes besides: a fault there is a warning.
 NEEDED = (
     "raw/snapshot_date=*/landing=1/manifest.json",

@@ -12,6 +12,8 @@ from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 # --- what passes -----------------------------------------------------------------------------------------------------
 
 

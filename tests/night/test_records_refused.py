@@ -17,6 +17,8 @@ from tests.support.warehouses.begun import begin
 from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 # --- the rules -------------------------------------------------------------------------------------------------------
 
 REQUIRED = "object missing required field"

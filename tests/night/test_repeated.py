@@ -17,6 +17,8 @@ from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house() -> Iterator[House]:

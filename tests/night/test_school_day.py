@@ -11,6 +11,8 @@ from tests.support.nights import House, night
 from tests.support.records import Records, school_class, student, students, within
 from tests.support.warehouses.holds import first_night, is_held
 
+pytestmark = pytest.mark.nights
+
 
 def everybody(**summary: Any) -> Records:
     """Forty students with another summary."""

@@ -16,6 +16,8 @@ from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night
 
+pytestmark = pytest.mark.nights
+
 
 def unstated(records: Records) -> Records:
     """The records without the fields that may be missing."""

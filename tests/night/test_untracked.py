@@ -20,6 +20,8 @@ from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.records import school_class, students
 
+pytestmark = pytest.mark.nights
+
 ROOMS = "SELECT class_room, valid_from, valid_to FROM history.classes WHERE class_id = 501 ORDER BY valid_from"
 MOVED = [("B 1", night(1), night(2)), ("B 2", night(2), night(3)), ("B 3", night(3), None)]
 

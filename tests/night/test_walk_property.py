@@ -21,6 +21,8 @@ from tests.support.nights import House, Row, folder, new_house
 from tests.support.records import Record, school_class, student
 from tests.support.wire.service import Asked, Service
 
+pytestmark = pytest.mark.nights
+
 Story = list[list[tuple[str, int, str, int]]]
 SETS = ("students", "classes")
 SIZES = {"students": 9, "classes": 6}

@@ -12,6 +12,8 @@ from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import in_another_process
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, monkeypatch: pytest.MonkeyPatch

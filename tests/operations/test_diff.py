@@ -21,6 +21,8 @@ from tests.support.records import student
 from tests.support.warehouses.begun import begin
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture(autouse=True)
 def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

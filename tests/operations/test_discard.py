@@ -23,6 +23,8 @@ from tests.support.records import Records, classes, school_class, student, stude
 from tests.support.tiers import daily
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 TONIGHT: dict[int, tuple[Records, Records]] = {
     1: (students(12), classes(2)),
     2: ([*students(11), student(20, name="New Here")], classes(2)),

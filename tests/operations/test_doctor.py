@@ -22,6 +22,8 @@ from tests.support.reading import writable
 from tests.support.records import classes, students
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
 

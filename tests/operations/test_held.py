@@ -15,6 +15,8 @@ from tests.support.processes.machines import left_over
 from tests.support.records import classes, school_class, student, students
 from tests.support.warehouses.holds import is_held
 
+pytestmark = pytest.mark.nights
+
 LISTED = [{"class_id": 502, "class_title": "Class 502", "course_name": "Algebra"}]
 
 

@@ -33,6 +33,8 @@ from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture(scope="module")
 def eventful() -> Iterator[House]:

@@ -25,6 +25,8 @@ from tests.support.processes.commands import program
 from tests.support.reading import writable
 from tests.support.warehouses.begun import begin
 
+pytestmark = pytest.mark.nights
+
 
 def status(house: House, **over: Any) -> Status:
     return load_status(house.rollbook(**over))

@@ -17,6 +17,8 @@ from rollbook.privacy.pseudonymous import MAX_CODE, MIN_CODE, Codes, begin
 from tests.support.nights import House, new_house
 from tests.support.warehouses.pseudonyms import codes, ident, pupils, rows, taught
 
+pytestmark = pytest.mark.nights
+
 NOW = datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
 
 

@@ -15,6 +15,8 @@ from tests.support.processes import canary
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
 
+pytestmark = pytest.mark.nights
+
 
 def gone(student: int) -> bool:
     return student == canary.ID

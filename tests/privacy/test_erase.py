@@ -34,6 +34,8 @@ from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 REASON = "asked for by the family, case 12"
 # The columns of what the record of the work must still say.

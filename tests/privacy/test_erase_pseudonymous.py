@@ -15,6 +15,8 @@ from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.pseudonyms import rows
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house() -> Iterator[House]:

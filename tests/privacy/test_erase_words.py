@@ -32,6 +32,8 @@ from tests.support.processes import canary
 from tests.support.records import classes, students
 from tests.support.warehouses.erasures import erase
 
+pytestmark = pytest.mark.nights
+
 REASON = f"Zebedee Canarybird's mother asked: {canary.EMAIL}, {canary.REFERENCE}, {canary.ID}"
 OLD_CERTIFICATE = f"""# Erasure 1
 

@@ -20,6 +20,8 @@ from tests.support.processes.commands import run_at
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 
+pytestmark = pytest.mark.nights
+
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
 

@@ -13,6 +13,8 @@ from rollbook.views.pseudonymous import CODE, LEFT_OUT, STUDENT, is_emptied
 from tests.support.nights import House, night
 from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 
+pytestmark = pytest.mark.nights
+
 OF_RECORDS = "('reject', 'refused value', 'drift')"
 
 

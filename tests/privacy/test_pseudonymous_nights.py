@@ -23,6 +23,8 @@ from tests.support.warehouses.pseudonyms import (
     rows,
 )
 
+pytestmark = pytest.mark.nights
+
 
 def versions(house: House) -> list[str]:
     return sorted(p.name for p in (house.warehouse / "pseudonymous").iterdir())

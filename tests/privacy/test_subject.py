@@ -29,7 +29,8 @@ from tests.support.records import MISSING, classes, student
 from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neighbour, section
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.timeout(400)  # ten whole syncs, once for all tests
+# Ten whole syncs, once for all tests.
+pytestmark = [pytest.mark.timeout(400), pytest.mark.nights]
 
 DEEP: Any = "at the bottom"
 for _ in range(70):

@@ -13,6 +13,8 @@ from rollbook.sandbox.institution import is_holiday, terms
 from tests.support.nights import SET_OF, class_rows, student_rows
 from tests.support.tiers import daily, slow
 
+pytestmark = pytest.mark.nights
+
 Record = dict[str, Any]
 FRIDAY = date(2026, 11, 20)
 ENTRY = {"class_id": int, "class_title": str, "course_name": str}

@@ -14,6 +14,8 @@ from tests.support.nights import folder, tables_in
 from tests.support.reading import rows
 from tests.support.warehouses.days import FIRST, KEY, rollbook
 
+pytestmark = pytest.mark.nights
+
 SEEN = (
     *("a number in quotes", "a timestamp for a date", "an entry twice", "0000-00-00 for no date"),
     *("an object with numbers for a list", "false for an object", "false or true for 0 or 1"),

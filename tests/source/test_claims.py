@@ -14,6 +14,8 @@ from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 BOTH = {"ash": NightKind.SYNCED, "birch": NightKind.SYNCED}
 
 

@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes.commands import Program, program
+
+pytestmark = pytest.mark.nights
 
 # Holds the gate of a host for so many requests; prints when each began and ended. With "wait", until the input ends.
 HOLDER = """

@@ -18,6 +18,8 @@ from tests.support.reading import rows
 from tests.support.records import classes, student
 from tests.support.wire.service import Service
 
+pytestmark = pytest.mark.nights
+
 NAMES = st.text(alphabet="=*[]{}'\"%~#$:;, \n😀éaZ1", min_size=1, max_size=12).filter(
     lambda name: name.strip(" ") == name
 )

@@ -29,6 +29,8 @@ from tests.support.models import model
 from tests.support.tiers import daily
 from tests.support.warehouses.days import rollbook
 
+pytestmark = pytest.mark.nights
+
 FIRST = date(2026, 11, 1)
 NAMES = ("students", "student_activity", "student_classes")
 WATCHED = {n: TABLES[n] for n in NAMES}

@@ -13,6 +13,8 @@ from rollbook.tables import TABLES
 from rollbook.views import catalog
 from tests.support.warehouses.school import School
 
+pytestmark = pytest.mark.nights
+
 UNEXPLAINED = """
 SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables() WHERE NOT internal AND comment IS NULL
 UNION ALL

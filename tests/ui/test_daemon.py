@@ -20,7 +20,7 @@ from tests.support.processes.servers import Served, serving, until
 from tests.support.reading import rows
 from tests.support.wire.listeners import webhook
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nights]
 
 
 def under_way(served: Served) -> str | None:

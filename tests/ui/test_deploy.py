@@ -24,6 +24,8 @@ from rollbook.settings import ROOT
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import free_port, served_bare, until
 
+pytestmark = pytest.mark.nights
+
 HOME = ROOT / "dagster_home"
 DEPLOY = HOME / "deploy"
 POSTGRES = next((str(p) for p in sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)

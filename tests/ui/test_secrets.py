@@ -23,7 +23,7 @@ from tests.support.records import classes, students
 from tests.support.warehouses.district import new_district
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nights]
 
 # On a busy machine other tests run, too: these are nobody else's.
 MARK = token_hex(8)

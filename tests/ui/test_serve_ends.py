@@ -14,7 +14,7 @@ from tests.support.processes.servers import Served, free_port, served_bare, unti
 from tests.support.warehouses.district import new_district
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nights]
 
 
 def kill(served: Served) -> None:

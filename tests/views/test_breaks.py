@@ -13,6 +13,8 @@ from tests.outputs.report.test_report import text
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, within
 
+pytestmark = pytest.mark.nights
+
 # Everybody's last day of school before the break, and the terms on either side: night 1 is in the second.
 LAST_DAY, BREAK = night(1) - timedelta(days=47), 45
 SUMMER = Term("Summer", LAST_DAY - timedelta(days=60), LAST_DAY)

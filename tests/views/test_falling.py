@@ -15,6 +15,8 @@ from rollbook.store import schema
 from rollbook.views import catalog, editable
 from tests.support.tiers import slow
 
+pytestmark = pytest.mark.nights
+
 # A school year, seen every fifth day: each fall is compared with the day ten days before.
 DAYS = [date(2026, 8, 1) + timedelta(days=n) for n in range(0, 365, 5)]
 WITHIN = timedelta(days=next(t.value for t in editable.DEFAULTS if t.name == "falling_days"))

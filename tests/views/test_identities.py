@@ -18,6 +18,8 @@ from tests.support.nights import House, new_house, night
 from tests.support.reading import opened
 from tests.support.records import Record, Records, student, students, within
 
+pytestmark = pytest.mark.nights
+
 FINDINGS = "SELECT kind, how_many, since, description FROM data_quality WHERE kind IN ('id_reused', 'same_person')"
 WHO = "SELECT person, first_day, last_day, is_reused, linked_by, ids FROM student_identities WHERE student_id IN ({})"
 SAID = "name, email and reference id changed at once: the history before may be another person's"

@@ -13,6 +13,8 @@ from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 ONE_DAY = timedelta(days=1)
 
 

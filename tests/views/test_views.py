@@ -13,6 +13,8 @@ from rollbook.views import catalog
 from tests.support.models.frames import Base, plain
 from tests.support.warehouses.school import DAYS, LAST, School
 
+pytestmark = pytest.mark.nights
+
 
 def titles(base: Base) -> pd.DataFrame:
     ordered = base("student_classes").sort_values(["class_title", "class_id"])

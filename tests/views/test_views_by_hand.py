@@ -13,6 +13,8 @@ from rollbook.store import schema
 from rollbook.views import catalog, editable
 from rollbook.views.metrics import METRICS
 
+pytestmark = pytest.mark.nights
+
 D = [date(2026, 11, 1) + timedelta(days=n) for n in range(12)]
 Row = tuple[Any, ...]
 

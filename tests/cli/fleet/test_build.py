@@ -19,6 +19,8 @@ from tests.support.processes.commands import run_command
 from tests.support.records import classes, student, students
 from tests.support.warehouses.district import District, new_district
 
+pytestmark = pytest.mark.nights
+
 ASH, BIRCH, CEDAR = "ash", "birch", "cedar"
 
 

@@ -13,6 +13,8 @@ from rollbook.privacy import access
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:

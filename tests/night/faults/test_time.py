@@ -22,6 +22,8 @@ from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
 from tests.support.records import classes, students
 
+pytestmark = pytest.mark.nights
+
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 PUBLISHED = dg.AssetKey(["published", "rollbook"])
 # Around every change of the clock: spring and autumn, in both zones.

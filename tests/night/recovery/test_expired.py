@@ -19,6 +19,8 @@ from tests.support.reading import rows
 from tests.support.records import Records, classes, student
 from tests.support.tiers import daily
 
+pytestmark = pytest.mark.nights
+
 
 def tonight(number: int) -> Records:
     return [*LISTED, student(100 + number)]

@@ -16,6 +16,8 @@ from tests.support.nights import Expected, House, night
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 
+pytestmark = pytest.mark.nights
+
 MANIFESTS = [f"raw/snapshot_date={night(n)}/landing=1/manifest.json" for n in (1, 2, 3)]
 
 

@@ -18,6 +18,8 @@ from tests.night.recovery.losses import LISTED, delete
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 
+pytestmark = pytest.mark.nights
+
 
 def aside(house: House, *parts: str) -> Callable[[], Path]:
     """Move a part of raw/ out of the warehouse; returns the way back."""

@@ -35,6 +35,8 @@ from tests.support.nights import Expected, House, night
 from tests.support.records import classes, school_class, students
 from tests.support.tiers import daily
 
+pytestmark = pytest.mark.nights
+
 # --- what may become of the published file ---------------------------------------------------------------------------
 
 

@@ -22,6 +22,8 @@ from tests.support.warehouses.erasures import erase
 from tests.support.wire.service import KEY
 from tests.support.wire.storage import restored
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:

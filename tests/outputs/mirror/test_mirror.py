@@ -30,6 +30,8 @@ from tests.support.warehouses.begun import begin, begin_changing
 from tests.support.warehouses.erasures import erase
 from tests.support.wire.storage import restored
 
+pytestmark = pytest.mark.nights
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:

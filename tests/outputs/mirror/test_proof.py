@@ -24,6 +24,8 @@ from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing
 from tests.support.warehouses.erasures import erase
 
+pytestmark = pytest.mark.nights
+
 ADVICE = "Run `rollbook mirror verify`; if it finds nothing, run `rollbook rebuild`, and this again"
 
 

@@ -16,6 +16,8 @@ from tests.support.warehouses.begun import begin
 from tests.support.wire.listeners import Webhook, webhook
 from tests.support.wire.service import KEY
 
+pytestmark = pytest.mark.nights
+
 FAILED = Outcome("run-1", AlertKind.FAILED, night(2), "The service gave no answer. Try again later")
 GOOD = Outcome("run-2", AlertKind.SYNCED, night(2))
 

@@ -16,6 +16,8 @@ from tests.support.tiers import daily, slow
 from tests.support.wire.drips import sending
 from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox
 
+pytestmark = pytest.mark.nights
+
 OUT_OF_REACH = "could not be reached, or did not answer in time"
 
 

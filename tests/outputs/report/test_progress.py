@@ -24,6 +24,8 @@ from tests.support.records import classes, entry, school_class, student, student
 from tests.support.warehouses.erasures import erase
 from tests.support.warehouses.school import DAYS, School
 
+pytestmark = pytest.mark.nights
+
 ALL = Chosen()
 BEHIND = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
 

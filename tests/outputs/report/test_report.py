@@ -24,6 +24,8 @@ from tests.support.records import MISSING, classes, entry, school_class, student
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
 
+pytestmark = pytest.mark.nights
+
 COUNTED = "SELECT (SELECT COUNT(*) FROM students), SUM(active_class_count) FROM course_overview"
 AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 
