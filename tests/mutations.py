@@ -123,29 +123,19 @@ def place(line: str, root: Path) -> Path:
     return paths[0]
 
 
-def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
-    """Make the mutation in a copy of the project, and run its tests there."""
+def fails(mutation: Mutation | None, how: tuple[str, ...]) -> bool:
+    """Run tests in a copy of the project, with a mutation if there is one; returns whether any fails."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in (
-            "pipelines",
-            "tests",
-            "pyproject.toml",
-            "workspace.yaml",
-            "dagster_home",
-            "README.md",
-            "warehouse",
-        ):
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(
-                    source, copy / name, ignore=shutil.ignore_patterns("*.duckdb", "__pycache__", "storage")
-                )
-            else:
-                shutil.copy(source, copy / name)
-        path = place(mutation.line, copy / "pipelines" / "rollbook")
-        path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
-        how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
+        listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for name in filter(None, names.split("\0")):
+            if (ROOT / name).exists():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, copy / name)
+        if mutation is not None:
+            path = place(mutation.line, copy / "pipelines" / "rollbook")
+            path.write_text(path.read_text().replace(mutation.line, mutation.wrong))
         here = os.environ | {"PYTHONPATH": str(copy / "pipelines")}  # not the code that is installed
         done = subprocess.run([sys.executable, *how], cwd=copy, env=here, capture_output=True, text=True, check=False)
         beginnings = ("FAILED", "ERROR", "python -m")
@@ -154,11 +144,15 @@ def is_caught(mutation: Mutation, *, campaign: bool) -> bool:
 
 
 def main(numbers: list[int], *, campaign: bool) -> int:
-    """Make the mutations with some numbers, or all."""
+    """Make the mutations with some numbers, or all, once the tests pass without any."""
+    if not numbers and fails(None, CAMPAIGN if campaign else PYTEST):
+        sys.stdout.write("Without any mutation these tests fail, so they catch nothing.\n")
+        return 1
     missed = 0
     for number, mutation in enumerate(MUTATIONS, start=1):
         if not numbers or number in numbers:
-            caught = is_caught(mutation, campaign=campaign)
+            how = CAMPAIGN if campaign else (*PYTEST, *(f"tests/{name}" for name in mutation.tests.split()))
+            caught = fails(mutation, how)
             missed += not caught
             outcome = "caught" if caught else "NOT CAUGHT"
             sys.stdout.write(f"{number} {mutation.guarantee} {outcome}: {mutation.line}\n")
