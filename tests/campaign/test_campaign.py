@@ -12,7 +12,7 @@ import pytest
 
 from rollbook.settings import ROOT
 from tests.campaign.lives import play
-from tests.mutations import MUTATIONS, is_caught, place
+from tests.mutations import CAMPAIGN, MUTATIONS, fails, place
 from tests.support.tiers import slow, weekly
 
 SEED = int(os.environ["CAMPAIGN_SEED"])  # drawn, and printed, by conftest
@@ -55,4 +55,4 @@ def test_it_sees_that_a_line_is_broken() -> None:
     """A line of SEEN, each time another: a model that agrees with everything would agree with that, too."""
     line = Random(SEED).choice(SEEN)
     (broken,) = (mutation for mutation in MUTATIONS if mutation.line.startswith(line))
-    assert is_caught(broken, campaign=True), broken
+    assert fails(broken, CAMPAIGN), broken
