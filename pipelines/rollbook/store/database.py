@@ -28,8 +28,10 @@ THREADS = 2
 # Bytes. DuckDB spills to disk: with more left there, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
-# A file is written whole and then published, or removed: nothing is ever replayed from a log.
-_WRITING = f"RECOVERY_MODE no_wal_writes, STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+_WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
+# A file is written whole and then published, or removed: nothing is ever replayed from a log. But DuckDB 2.0.0 loses
+# what one connection commits while another one's commit is a checkpoint, if neither writes a log.
+_WITHOUT_LOG = f"RECOVERY_MODE no_wal_writes, {_WRITING}"
 
 # The names within DuckDB of a file that is written, and of one that is read, whatever the file is called.
 CATALOG, READ = "rollbook", "published"
@@ -84,7 +86,8 @@ def connect(
             connection.execute(f"USE {READ}")
         else:
             is_new = not path.exists()
-            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({_WRITING})")
+            ((threads,),) = connection.execute("SELECT current_setting('threads')").fetchall()
+            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({_WITHOUT_LOG if threads == 1 else _WRITING})")
             connection.execute(f"USE {CATALOG}")
             if is_new:
                 set_mode(path, PRIVATE_FILE)

@@ -152,6 +152,7 @@ class Warehouse:
                 if redeclared:  # else a new column's statistics would always include the initial NULLs
                     con.execute("CHECKPOINT")
                 yield con, redeclared
+                con.execute("CHECKPOINT")
         except BaseException:
             self.drop_next()
             raise
