@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 
 import psutil
 
-_EVERY = 0.1  # seconds between two samples
+_EVERY = 0.05  # seconds between two samples
+_SHARED_EVERY = 0.5  # and between two of what is shared: the process that is looked at stands still meanwhile
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Run:
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> Run:
     """Run a command, with these variables added. Memory that processes share counts once."""
-    began, peak, largest = time.perf_counter(), 0, 0
+    began, peak, largest, looked = time.perf_counter(), 0, 0, 0.0
     work: dict[int, float] = {}  # by process: those forked by a server are nobody's to wait for
     with tempfile.TemporaryFile("w+") as printed:
         process = psutil.Popen(command, env={**os.environ, **env}, stdout=printed, stderr=subprocess.DEVNULL)
@@ -41,9 +42,10 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> Run:
             with suppress(psutil.Error):
                 running = [process, *process.children(recursive=True)]
                 work |= {each.pid: sum(each.cpu_times()[:2]) for each in running}
-                memory = [each.memory_full_info() for each in running]
-                peak = max(peak, sum(each.pss for each in memory))
-                largest = max(largest, *(each.rss for each in memory))
+                largest = max([largest, *(each.memory_info().rss for each in running)])
+                if time.perf_counter() > looked + _SHARED_EVERY:
+                    peak = max(peak, sum(each.memory_full_info().pss for each in running))
+                    looked = time.perf_counter()
             time.sleep(_EVERY)
         seconds = time.perf_counter() - began
         printed.seek(0)

@@ -186,15 +186,13 @@ def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event |
     do not merge). None for a day of several landings, and where anything fails: a lasting error comes again later.
     """
     try:
+        # While the other process still flattens what came last.
+        watched = _watched(rollbook) if searched is not None else None
         compared = rollbook.composer.compared_ahead(walked)
         if compared is None:
             return None
-        if searched is None or searched.is_set():
-            return Ahead(compared)
-        with rollbook.warehouse.reading() as con:
-            watched = feed.watched(con, "published.") if rollbook.warehouse.published_file.is_file() else None
         days = rollbook.lake.days(sized=False)
-        if searched.is_set() or compared.composed.candidate.day < max(days, default=date.min):
+        if searched is None or searched.is_set() or compared.composed.candidate.day < max(days, default=date.min):
             return Ahead(compared, watched)  # the day is decided by a merge, or the merge is due
         record, merged = merge_beside(rollbook, compared.composed, rollbook.landings.discarded_days())
         return Ahead(compared, watched, record.digest, merged)
@@ -202,6 +200,11 @@ def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event |
         log.info("The day was not made ahead (%s)", type(error).__name__)
         rollbook.warehouse.drop_next()
         return None
+
+
+def _watched(rollbook: Rollbook) -> pa.Table | None:
+    with rollbook.warehouse.reading() as con:
+        return feed.watched(con, "published.") if rollbook.warehouse.published_file.is_file() else None
 
 
 def nights_before(rollbook: Rollbook, build: Path | None = None) -> NightsBefore:
