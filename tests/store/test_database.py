@@ -22,7 +22,7 @@ def refused_memory(tmp_path: Path) -> str:
 def test_lack_of_memory_is_told_from_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free", lambda path: 20 * 10**9)
     assert refused_memory(tmp_path) == (
-        "A query needs more memory than the 256MB that DuckDB may use here, so some records are unusually large: look"
+        "A query needs more memory than DuckDB may use here, so some records are unusually large: look"
         " for the longest values in the newest landing below raw/ and tell the service's representative."
         f" {machine.NOTHING_LOST}"
     )

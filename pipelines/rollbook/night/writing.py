@@ -26,11 +26,13 @@ from rollbook.night.listeners import ErasureUnderWay
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import Landed, merge, merge_into, publish, snapshot
 from rollbook.source.fetch import why_refused
-from rollbook.store.database import THREADS, machine_errors, reuse_instances
+from rollbook.store.database import MEMORY_LIMIT, THREADS, USUAL_MEMORY_LIMIT, Limits, machine_errors, reuse_instances
 from rollbook.util import files
 
 log = logging.getLogger(__name__)
 
+# More records of a set than this, and DuckDB needs more memory to be as fast.
+USUAL = 200_000
 # How long a second writer waits for the lock.
 WAIT_SECONDS = 900.0
 
@@ -71,7 +73,7 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
         rollbook.warehouse.prepare()
         with (
             writer_lock(rollbook.warehouse.build, rollbook.clock()),
-            reuse_instances(rollbook.warehouse.scratch, 1 if _is_small(rollbook) else THREADS),
+            reuse_instances(rollbook.warehouse.scratch, _limits(rollbook)),
         ):
             try:
                 blocked = _began(rollbook, unrecovered=unrecovered)
@@ -86,10 +88,11 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
     rollbook.check_listeners()
 
 
-def _is_small(rollbook: Rollbook) -> bool:
-    """Whether the last landing was of a small school; the first one may be of any."""
+def _limits(rollbook: Rollbook) -> Limits:
+    """What DuckDB may use for a school of the last landing's size; the first one may be of any."""
     newest = rollbook.newest()
-    return newest is not None and max((walk.received for walk in newest.walks), default=LARGE) < LARGE
+    records = max((walk.received for walk in newest.walks), default=USUAL) if newest else USUAL
+    return Limits(1 if records < LARGE else THREADS, USUAL_MEMORY_LIMIT if records < USUAL else MEMORY_LIMIT)
 
 
 def _swept(rollbook: Rollbook) -> None:

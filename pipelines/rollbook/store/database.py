@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,9 +23,19 @@ STORAGE_VERSION = "v1.4.0"
 # Half of DuckDB's default: smaller groups let two cores compress a small table.
 ROW_GROUP_SIZE = 61_440
 
-# Enough for a million students with spilling; small enough for a school's shared server.
-MEMORY_LIMIT = "256MB"
+# Enough for a million students with spilling, and for 200,000; both small enough for a school's shared server.
+MEMORY_LIMIT, USUAL_MEMORY_LIMIT = "256MB", "128MB"
 THREADS = 2
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What DuckDB may use: threads and memory."""
+
+    threads: int = THREADS
+    memory: str = MEMORY_LIMIT
+
+
 # Bytes. DuckDB spills to disk: with more left there, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
@@ -101,9 +112,9 @@ Identity = tuple[int, int, int]
 class _Pool:
     """DuckDB instances to reuse, each with so many `threads`: idle ones, and at most one that still reads a file."""
 
-    def __init__(self, scratch: Path, threads: int = THREADS) -> None:
+    def __init__(self, scratch: Path, limits: Limits = Limits()) -> None:
         self._scratch = scratch
-        self._threads = threads
+        self._limits = limits
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._reading: list[tuple[Identity, duckdb.DuckDBPyConnection]] = []
 
@@ -119,11 +130,11 @@ class _Pool:
                 instance.execute(f"DETACH {READ}")
         with suppress(IndexError):
             instance = instance or self._idle.pop()
-        return instance or new_instance(self._scratch, self._threads), is_attached
+        return instance or new_instance(self._scratch, self._limits), is_attached
 
     def put_back(self, instance: duckdb.DuckDBPyConnection, file: Identity | None) -> None:
         """Keep an instance for reuse. With one thread its file stays open, unless another instance has one open."""
-        if self._threads > 1 or self._reading:
+        if self._limits.threads > 1 or self._reading:
             file = None
         attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
         for (name,) in instance.execute(attached).fetchall():
@@ -145,17 +156,17 @@ _pools: dict[Path, _Pool] = {}
 
 
 @contextmanager
-def reuse_instances(scratch: Path, threads: int = THREADS) -> Iterator[None]:
-    """Within the block, let `connect` reuse DuckDB instances once their files are closed.
+def reuse_instances(scratch: Path, limits: Limits = Limits()) -> Iterator[None]:
+    """Within the block, let `connect` reuse DuckDB instances, with these limits, once their files are closed.
 
-    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times. With one of the
-    `threads`, for small tables, `each` does one piece of work after the other, since a thread and a connection for each
+    Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times. With one
+    thread, for small tables, `each` does one piece of work after the other, since a thread and a connection for each
     piece cost more than they save; and files that are read stay open, since opening one takes 15 ms.
     """
     if scratch in _pools:
         yield
         return
-    _pools[scratch] = pool = _Pool(scratch, threads)
+    _pools[scratch] = pool = _Pool(scratch, limits)
     try:
         yield
     finally:
@@ -183,11 +194,11 @@ def _instance(scratch: Path, file: Path | None) -> Iterator[duckdb.DuckDBPyConne
         pool.close()
 
 
-def new_instance(scratch: Path, threads: int = THREADS) -> duckdb.DuckDBPyConnection:
-    """DuckDB in memory, with the writer's limits; it spills to `scratch`."""
+def new_instance(scratch: Path, limits: Limits = Limits()) -> duckdb.DuckDBPyConnection:
+    """DuckDB in memory, with a writer's limits; it spills to `scratch`."""
     config: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY_LIMIT,
-        "threads": threads,
+        "memory_limit": limits.memory,
+        "threads": limits.threads,
         "temp_directory": str(folder(scratch)),
         "preserve_insertion_order": True,
     }
@@ -331,12 +342,12 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
     if isinstance(error, duckdb.OutOfMemoryException):
         if machine.free(root) > ROOM_TO_SPILL:
             return MachineError(
-                f"A query needs more memory than the {MEMORY_LIMIT} that DuckDB may use here, so some records are"
+                "A query needs more memory than DuckDB may use here, so some records are"
                 " unusually large: look for the longest values in the newest landing below raw/ and tell the service's"
                 f" representative. {machine.NOTHING_LOST}"
             )
         return MachineError(
-            f"DuckDB has filled its {MEMORY_LIMIT} of memory and cannot spill to the disk of {root}, where"
+            f"DuckDB has filled its memory and cannot spill to the disk of {root}, where"
             f" {machine.in_bytes(machine.free(root))} are left. Make room, then run the sync again."
             f" {machine.NOTHING_LOST}"
         )
