@@ -78,6 +78,7 @@ def test_a_day_is_merged_while_a_vanished_student_is_searched_for(house: House, 
     assert reader.whole == 1
 
 
+@pytest.mark.story
 def test_a_day_that_a_search_changes_is_merged_again(house: House, slow_searches: Merges) -> None:
     expected = first_night(house, students(60))
     house.service.hide(7, 8)

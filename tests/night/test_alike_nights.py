@@ -27,6 +27,7 @@ def test_a_night_counts_what_it_changes_and_what_it_leaves_alone(house: House) -
     assert house.tables() == Expected().night(1, students(9), classes(2)).night(2, changed, classes(2)).tables()
 
 
+@pytest.mark.story
 def test_a_proven_night_removes_whom_an_unproven_one_only_missed(house: House) -> None:
     left = students(8)
     expected = Expected().night(1, students(9), classes(2)).night(2, left, classes(2), unproven=["students"])

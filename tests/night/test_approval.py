@@ -22,6 +22,7 @@ from tests.support.wire.service import Service
 pytestmark = pytest.mark.nights
 
 
+@pytest.mark.story
 def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
     with folder() as root:
         with Service(classes=classes(1)) as service:
@@ -38,6 +39,7 @@ def test_approval_merges_what_was_held_and_asks_the_service_nothing() -> None:
         ) == [("synced", "approved", 40)]
 
 
+@pytest.mark.story
 def test_approval_is_for_that_run_only(house: House) -> None:
     expected = first_night(house, students(60))
     is_held(house, 2, students(30))
@@ -107,6 +109,7 @@ def test_one_approval_merges_all_held_days_in_their_order(house: House) -> None:
     assert house.query("SELECT description FROM sync_log ORDER BY snapshot_date DESC LIMIT 1")[0][0].endswith(approved)
 
 
+@pytest.mark.story
 def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_saw(house: House) -> None:
     first_night(house, students(60))
     is_held(house, 2, students(40))

@@ -113,6 +113,7 @@ def test_a_discarded_newcomer_is_searched_for_before_the_discard_is_undone(house
     assert (spans(house, 100), spans(house, 101)) == ([(2, None)], [(2, 3)])
 
 
+@pytest.mark.story
 def test_approving_all_held_nights_removes_none_whom_a_search_finds(house: House) -> None:
     first_night(house, students(60))
     is_held(house, 2, renamed([*students(60), *students(9, first=100)]))
@@ -124,6 +125,7 @@ def test_approving_all_held_nights_removes_none_whom_a_search_finds(house: House
     assert {*range(100, 109)} <= listed(house)
 
 
+@pytest.mark.story
 def test_a_search_for_whom_a_held_night_states_never_holds_or_unproves(house: House) -> None:
     first_night(house, students(20))
     is_held(house, 2, [*renamed(students(20)), *students(9, first=100)])

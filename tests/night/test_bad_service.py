@@ -33,6 +33,7 @@ def expected(house: House) -> Expected:
     return expected
 
 
+@pytest.mark.story
 def test_faults_that_pass_and_a_spoiled_walk_leave_no_trace(house: House, expected: Expected) -> None:
     for skip, fault in enumerate([faults.reset(), faults.status(503), faults.not_json(), faults.empty()]):
         house.service.on(fault, path="students", page=2, skip=skip)
@@ -78,6 +79,7 @@ def test_a_set_that_stays_unproven_adds_and_updates_and_removes_nothing(
     assert house.tables() == expected.night(2, shown, classes(1), unproven=[name]).tables()
 
 
+@pytest.mark.story
 def test_without_a_clean_answer_to_a_search_nobody_is_removed(house: House, expected: Expected) -> None:
     house.service.on(faults.unsuccessful(), search=True, times=None)
     manifest = house.sync().manifest

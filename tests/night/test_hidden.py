@@ -44,6 +44,7 @@ def test_a_few_hidden_students_stay_current_with_a_dated_finding(house: House) -
     assert house.query(FINDING) == []
 
 
+@pytest.mark.story
 def test_a_short_list_is_unproven_every_night_and_adds_newcomers(house: House) -> None:
     first_night(house, students(60))
     house.service.hide(*range(1, 21))

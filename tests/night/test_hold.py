@@ -27,6 +27,7 @@ def changed(records: Records, count: int) -> Records:
 # --- where a mass change begins --------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_clock_driven_columns_and_the_order_of_lists_are_not_a_change(house: House) -> None:
     listed = [entry(class_id=c) for c in (501, 502, 503)]
 
@@ -48,6 +49,7 @@ def test_the_percentages_are_settings(house: House) -> None:
     assert house.tables() == expected.night(2, changed(students(60), 7), house.service.classes).tables()
 
 
+@pytest.mark.story
 def test_an_unproven_landing_is_held_for_what_it_would_change(house: House) -> None:
     first_night(house, students(40))
     house.service.on(faults.stated(page=9), path="students", times=None)
@@ -104,6 +106,7 @@ def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House, held: Exp
 # --- too many to ask about -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_too_many_vanished_are_held_unverified_and_merged_by_approval_alone(house: House) -> None:
     """Three of sixty are not a mass change; but nobody was asked."""
     house.over = {"verify_most": 2}

@@ -35,6 +35,7 @@ def refused(house: House) -> OtherInstitutionError:
     return caught.value
 
 
+@pytest.mark.story
 def test_the_first_sync_binds_the_warehouse_to_its_institution(house: House) -> None:
     house.sync()
     house.service.school = OTHER

@@ -136,6 +136,7 @@ def no_name(is_so: bool) -> Record:
     return {"name": None} if is_so else {}
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("bad", [5, 6])
 def test_a_set_walked_three_times_fails_from_the_same_number_of_bad_values_on(house: House, bad: int) -> None:
     begin(house, students(9), classes(1))
@@ -166,6 +167,7 @@ def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None
 # --- one value -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_one_bad_value_costs_one_value_alone(house: House) -> None:
     begin(house, students(8))
     odd = student(
@@ -253,6 +255,7 @@ def test_objects_that_cannot_be_read_are_counted_against_the_records(house: Hous
     house.night(4, [student(i, summary="none" if i <= 8 else None) for i in range(1, 41)])
 
 
+@pytest.mark.story
 def test_up_to_five_refused_values_of_a_column_are_just_bad_values(house: House) -> None:
     begin(house, students(8), classes(1))
     house.night(2, [student(i, registration_date="soon" if i <= 5 else "2025-09-01") for i in range(1, 9)])

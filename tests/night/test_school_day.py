@@ -35,6 +35,7 @@ WORKED = [
 ]
 
 
+@pytest.mark.story
 def test_a_day_on_which_everybody_worked_is_published(house: House) -> None:
     expected = first_night(house, students(40))
     house.service.classes = every_class({"total_engagement_minutes": 3700.0}, {"assignment_count": 21})
@@ -99,6 +100,7 @@ def test_a_term_begins_all_counts_again_with_a_line_in_the_log(house: House, cap
     ) in caplog.messages
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("total", [9, 6, None])
 def test_counts_that_vanish_while_the_total_falls_a_little_or_is_not_stated_are_held(
     house: House, total: int | None
@@ -127,6 +129,7 @@ def test_measures_are_judged_by_themselves_where_no_total_was_ever_stated(house:
     assert "8 of 8 rows of class_summaries would lose" in hold.reason
 
 
+@pytest.mark.story
 def test_a_loss_in_slices_is_held_by_what_the_whole_day_removes(house: House) -> None:
     """Four syncs of a day, each of which removes a tenth."""
     first_night(house, students(100))

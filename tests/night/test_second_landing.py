@@ -37,6 +37,7 @@ def rows_changed(house: House) -> tuple[int, ...]:
     return house.query(query)[0]
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(("again", "bad"), [(unstated, ()), (refused, (1, 2, 3))], ids=["unstated", "refused"])
 def test_a_second_landing_keeps_what_it_leaves_unstated_or_refused(
     house: House, again: Callable[[Records], Records], bad: tuple[int, ...]
@@ -72,6 +73,7 @@ def test_a_record_absent_earlier_today_returns_with_its_statements(house: House)
     assert rows_changed(house) == (2, 0, 0)
 
 
+@pytest.mark.story
 def test_an_undecided_landing_is_decided_by_the_next_writer(house: House) -> None:
     expected = first_night(house, students(30))
     house.service.students = students(29)
@@ -99,6 +101,7 @@ def test_an_undecided_landing_with_too_many_removals_is_held(house: House) -> No
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()
 
 
+@pytest.mark.story
 def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: House) -> None:
     """Noon in Auckland is the evening before in London."""
     house.service.students = students(3)

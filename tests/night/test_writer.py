@@ -15,6 +15,7 @@ from tests.support.records import classes, students
 pytestmark = pytest.mark.nights
 
 
+@pytest.mark.story
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_discarded_landing_leaves_a_later_unproven_one(house: House) -> None:
 # --- what is asked, refused and said ---------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_it_shows_what_would_change_and_changes_nothing_unless_that_is_confirmed(house: House) -> None:
     before, shown = house.state(), list[Hold]()
 

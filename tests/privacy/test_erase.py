@@ -136,6 +136,7 @@ def test_the_published_files_are_clean_copies_byte_for_byte(erasure: SimpleNames
         assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
 
 
+@pytest.mark.story
 def test_an_erased_student_is_in_no_file_and_nobody_else_changes(erasure: SimpleNamespace) -> None:
     assert {p.split("/")[0] for p in erasure.there} >= {*PLACES, "report.html", "exports"}
     assert {t for hits in erasure.there.values() for t in hits} == set(canary.TEXTS)

@@ -73,6 +73,7 @@ def test_a_night_in_which_nothing_happens_tells_nothing(house: House) -> None:
     assert (consumer.whole, consumer.told) == (1, [])
 
 
+@pytest.mark.story
 def test_a_discarded_day_is_told(house: House) -> None:
     consumer = Consumer()
     house.night(1, students(6), classes(3))
@@ -83,6 +84,7 @@ def test_a_discarded_day_is_told(house: House) -> None:
     assert (consumer.whole, set(consumer.told)) == (1, {"changed"})
 
 
+@pytest.mark.story
 def test_who_came_and_went_on_days_that_one_publish_takes_over_is_told(house: House) -> None:
     consumer = Consumer()
     house.night(1, students(6), classes(3))

@@ -76,6 +76,7 @@ def test_a_reader_for_days_sees_the_same_and_blocks_nobody(small: School) -> Non
     assert small.rows("SELECT COUNT(*) FROM ops.syncs") == [(4,)]
 
 
+@pytest.mark.story
 def test_one_who_opens_it_meanwhile_sees_one_whole_sync_or_another(small: School) -> None:
     """Students, classes, their history and the lake's views, all of one night, whenever the file is opened."""
     whole = {str(small.rows(STATE))}

@@ -90,6 +90,7 @@ def test_a_late_tick_is_labelled_with_the_day_of_its_fetch(tick: str, now: str, 
 # --- the clock itself ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.story
 @pytest.mark.parametrize(
     ("here", "there", "says"),
     [

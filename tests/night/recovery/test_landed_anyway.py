@@ -65,6 +65,7 @@ def test_a_night_is_fetched_and_kept_whatever_is_damaged(
     assert house.tables() == expected.night(5, students(59), classes(4)).tables()
 
 
+@pytest.mark.story
 def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: House, expected: Expected) -> None:
     manifest = house.warehouse / MANIFESTS[0]
     content = manifest.read_bytes()

@@ -73,7 +73,7 @@ def lose_the_lake(house: House) -> None:
     shutil.rmtree(house.warehouse / "snapshots")
 
 
-@pytest.mark.parametrize("also", [keep_all, delete, lose_the_lake])
+@pytest.mark.parametrize("also", [pytest.param(keep_all, marks=pytest.mark.story), delete, lose_the_lake])
 def test_a_lost_landing_of_today_is_missed_and_keeps_its_number(
     house: House, expected: Expected, also: Callable[[House], None]
 ) -> None:
@@ -115,6 +115,7 @@ def test_the_copy_remembers_the_number_of_a_landing_that_nothing_else_does(tmp_p
     house.rollbook().listener(Mirror).update(house.now)
 
 
+@pytest.mark.story
 def test_another_landing_in_the_place_of_a_lost_one_is_named(house: House) -> None:
     """A folder of raw/ that was put back from elsewhere."""
     day = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1"

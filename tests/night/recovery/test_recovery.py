@@ -63,6 +63,7 @@ def test_a_record_found_by_search_stays_whatever_happened_to_the_file(
     assert house.tables() == expected.night(4, LISTED, classes(4)).tables()
 
 
+@pytest.mark.story
 def test_a_stop_before_publish_is_recovered_before_the_next_decision(house: House, expected: Expected) -> None:
     house.service.students = more = [*LISTED, *students(30, first=200)]
     rollbook = house.rollbook()

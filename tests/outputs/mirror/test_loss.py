@@ -99,6 +99,7 @@ def test_another_landing_with_a_lost_ones_number_does_not_replace_it(house: Hous
     assert restored(house, tmp_path / "after").tables() == before
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst"])
 def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
     house: House, nights: ChangingNights, tmp_path: Path, file: str
