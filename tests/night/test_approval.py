@@ -83,6 +83,7 @@ def test_approval_with_nothing_held_fetches_nothing_and_publishes_nothing(house:
     assert house.state() == before
 
 
+@pytest.mark.story
 def test_a_held_night_may_be_approved_after_later_nights(house: House, held: Expected) -> None:
     """History is a function of the landed days: the students were gone on night 2, and returned on night 3."""
     house.night(3, students(12))

@@ -121,6 +121,7 @@ QUIET: dict[str, Record] = {
 }
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("how", daily(QUIET, "null"))
 def test_unstated_values_stay(house: House, how: str) -> None:
     expected = Expected()

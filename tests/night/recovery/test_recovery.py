@@ -101,6 +101,7 @@ def test_faults_in_the_published_file_are_repaired_from_the_lake(house: House, e
 # --- what cannot be judged now is landed all the same ----------------------------------------------------------------
 
 
+@pytest.mark.story
 def test_a_night_that_cannot_be_judged_is_landed_for_the_next_writer(house: House, expected: Expected) -> None:
     restore_the_first_night(house)
     house.service.students = students(59)
