@@ -5,7 +5,6 @@ or by what the message says.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
@@ -21,16 +20,6 @@ from tests.support.reading import writable
 from tests.support.warehouses.recovery import recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
-
-
-def test_anything_in_the_build_folder_is_swept_away(house: House, expected: Expected) -> None:
-    build = house.warehouse / "build"
-    for name in ("next.duckdb", "next.duckdb.wal", "writer.txt", "spill/duckdb_temp_storage-0.tmp"):
-        (build / name).write_bytes(random.Random(name).randbytes(5000))
-    for name in ("stage/landing=1", "day/students"):
-        (build / name).mkdir(parents=True)
-        (build / name / "part-0.parquet").write_bytes(b"garbage")
-    recovered(house, expected)
 
 
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
