@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from unittest.mock import Mock
 
 import pytest
 
+from rollbook.operations.restore import restore
 from rollbook.operations.status import load_status
 from tests.support.nights import House
 from tests.support.processes.machines import reached
@@ -72,3 +75,15 @@ def test_a_column_that_becomes_personal_is_gone_after_the_next_night(
     assert house.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
     # Nothing was flattened again for it.
     assert lake.items() <= house.state().items()
+
+
+@pytest.mark.nights
+def test_a_file_whose_making_fails_is_never_shown(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.night(1)
+    house.night(2)
+    shown = pseudonymous(house).resolve()
+    monkeypatch.setattr("rollbook.privacy.pseudonymous.clean", Mock(side_effect=OSError(errno.EIO, "")))
+    rollbook = house.rollbook()
+    restore(rollbook, rollbook.warehouse.kept()[0])
+    assert pseudonymous(house).resolve() == shown
+    assert not rollbook.warehouse.next_pseudonymous.exists()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,6 +45,7 @@ from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
+    from rollbook.night.rollbook import Rollbook
     from rollbook.operations.doctor import Finding
     from rollbook.operations.status import LastSync, Status
     from rollbook.privacy.erasure import Holdings
@@ -427,22 +429,34 @@ def rotate(
     Takes effect at once. The old codes stop working: tables that analysts saved with old codes cannot be joined with
     the new file, and `rollbook codes find` no longer knows old codes.
     """
-    from rollbook.cli.fleet import build_again
     from rollbook.night.writing import writer
     from rollbook.privacy.pseudonymous import Pseudonymous
 
     rollbook = open_rollbook()
     if not yes and not confirmed("All codes are replaced, and the present ones stop working. Go on?"):
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
-    fleet, file = rollbook.warehouse.fleet, rollbook.listener(Pseudonymous)
-    is_shared = fleet is not None and FleetFile(fleet, pseudonymous=True).path.exists()
-    with writer(rollbook):
-        count = file.rotate(rollbook.clock())
-    out.print(f"A new release has begun, with {count_of(count, 'code')}.")
-    if not file.wanted:
-        out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
-    if is_shared:
-        build_again()
+    file = rollbook.listener(Pseudonymous)
+    with _built_again(rollbook):
+        with writer(rollbook):
+            count = file.rotate(rollbook.clock())
+        out.print(f"A new release has begun, with {count_of(count, 'code')}.")
+        if not file.wanted:
+            out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
+
+
+@contextmanager
+def _built_again(rollbook: Rollbook) -> Iterator[None]:
+    """Build the district's files again if the block removed one, also where it ends with a loss that the copy found."""
+    from rollbook.cli.fleet import build_again
+
+    fleet = rollbook.warehouse.fleet
+    of_district = [FleetFile(fleet, pseudonymous=p).path for p in (False, True)] if fleet else []
+    there = [path for path in of_district if path.exists()]
+    try:
+        yield
+    finally:
+        if not all(path.exists() for path in there):
+            build_again()
 
 
 @app.command(rich_help_panel=Panel.PRIVACY)
@@ -475,7 +489,6 @@ def erase(
     """
     from rich.markdown import Markdown
 
-    from rollbook.cli.fleet import build_again
     from rollbook.privacy import erasure
 
     if dry_run + hold + lift + readmit > 1 or ((lift or readmit) and reason):
@@ -492,8 +505,8 @@ def erase(
         return
 
     if readmit:
-        erasure.readmit(rollbook, student)
         log.note(root, "erase --readmit", students=1)
+        erasure.readmit(rollbook, student)
         out.print(
             "[bold green]Readmitted.[/] The next sync takes the records with this id. What was erased stays erased."
         )
@@ -511,10 +524,9 @@ def erase(
             log.note(root, "erase --dry-run", students=int(holdings.anything))
             _show(holdings, "Would be erased")
             return
-        certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
-    out.print(Markdown(certificate.text))
-    if certificate.counts.get("fleet"):
-        build_again()
+        with _built_again(rollbook):
+            certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
+            out.print(Markdown(certificate.text))
     out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(certificate.path.relative_to(root)))}.")
     if certificate.counts.get("recognised"):
         err.print(

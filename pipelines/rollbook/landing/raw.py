@@ -224,12 +224,6 @@ class RawStore:
         """Return the expired days that the history holds. Raises DamagedError."""
         return frozenset(day for day, is_held in self._expired().days.items() if is_held)
 
-    def given_up(self) -> frozenset[date]:
-        """Return the expired days whose content was given up: nothing holds that content any more. Raises
-        DamagedError.
-        """
-        return self._expired().given_up
-
     def has_expired(self, day: date) -> bool:
         """Whether a day has expired, even if no landing of the day counted. Raises DamagedError."""
         return day in self._expired().days

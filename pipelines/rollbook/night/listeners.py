@@ -63,4 +63,4 @@ class Listener:
         return ""
 
     def check(self) -> None:
-        """Raise LostError if something was found to be lost here, after a night that is published."""
+        """Raise LostError if something was found to be lost here, after all was written."""

@@ -15,6 +15,7 @@ from rollbook.night.policy import change_guard, counted
 from rollbook.night.rollbook import Rollbook
 from rollbook.night.stages import merge, merge_into, publish
 from rollbook.night.writing import decide, recover, writer
+from rollbook.store import ops
 from rollbook.store.lake import DayRecord, StagedLake
 
 # Asks whether a change may be published, given what it removes; the reason is empty if no more than on a normal night.
@@ -91,6 +92,8 @@ def backfill_days(
             raise NothingLandedError(". ".join(done.skipped.values()))
         merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
         confirm_loss(rollbook, confirm)
+        if merged.base is None:
+            ops.check(rollbook.raw)  # while nothing has changed
         staged.move_in()
         publish(rollbook, merged)
         done.counts = merged.counts
@@ -119,6 +122,7 @@ def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: 
         merged = merge_into(rollbook, None, lake=staged, full_refresh=True)
         done.counts = merged.counts
         confirm_loss(rollbook, confirm)
+        ops.check(rollbook.raw)  # while nothing has changed
         if expired:
             rollbook.raw.forget_expired(expired)
         staged.move_in()

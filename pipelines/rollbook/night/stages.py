@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
@@ -142,7 +143,7 @@ def _fetch(
     rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
     records = max((walk.total_count for walk in (newest.walks if newest else ())), default=0)
     # The block waits for the threads, which write in the build folder.
-    with started_early(records) as process, ThreadPoolExecutor(2, thread_name_prefix="ahead") as threads:
+    with started_early(records) as process, _joined(ThreadPoolExecutor(2, thread_name_prefix="ahead")) as threads:
         ahead, searched = list[Future[Ahead | None]](), Event()
 
         def walks_over(walked: Callable[[], Ingested]) -> None:
@@ -181,6 +182,23 @@ def _fetch(
         return Landed(ingested.manifest, ingested.flattened, ahead[0].result() if ahead else None)
 
 
+@contextmanager
+def _joined(threads: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
+    """Wait for the threads at the end, however often somebody presses Ctrl-C: the lock must not be let go before."""
+    try:
+        yield threads
+    finally:
+        stopped = None
+        while True:
+            try:
+                threads.shutdown()
+                break
+            except KeyboardInterrupt as error:
+                stopped = error
+        if stopped is not None:
+            raise stopped
+
+
 def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event | None) -> Ahead | None:
     """Compose and compare the day that the walks brought; go on with the merge until the service is `searched` (None:
     do not merge). None for a day of several landings, and where anything fails: a lasting error comes again later.
@@ -198,7 +216,8 @@ def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event |
         return Ahead(compared, watched, record.digest, merged)
     except Exception as error:  # noqa: BLE001 - only time is lost
         log.info("The day was not made ahead (%s)", type(error).__name__)
-        rollbook.warehouse.drop_next()
+        with suppress(OSError):
+            rollbook.warehouse.drop_next()
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from pathlib import Path
 
@@ -80,7 +80,8 @@ def fetching(rollbook: Rollbook, *, unrecovered: bool = False) -> Iterator[Rollb
                 with _reported(rollbook):
                     yield blocked
             except Exception:  # an interrupt should not wait for a copy
-                rollbook.warehouse.drop_next()
+                with suppress(OSError):  # the next writer sweeps
+                    rollbook.warehouse.drop_next()
                 rollbook.tell(lambda listener: listener.ended(rollbook.clock()))
                 raise
             else:

@@ -17,7 +17,7 @@ from rollbook.store.database import connect, literal
 
 @dataclass(frozen=True)
 class Going:
-    """The rows that readers would lose if all of a held landing were merged.
+    """The rows that readers would lose if a held landing were merged.
 
     `students` are ids and names; `classes` are titles, each with the students listed now, how many of them would go,
     and whether the class itself would. `counts` are the changes in each current table.

@@ -148,11 +148,7 @@ class Pseudonymous(Listener):
         """Make the next file before readers get the named file, so that the two swaps are only a moment apart."""
         remove(self.next)
         if self.wanted:
-            try:
-                self.make(next_file, at)
-            except BaseException:  # nothing half-done may be shown
-                remove(self.next)
-                raise
+            self.make(next_file, at)
 
     def on_published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
         """Point readers to the next file, if there is a next file.
@@ -264,8 +260,15 @@ class Pseudonymous(Listener):
         """Make the next file from a published file or its successor; returns the codes in it. Raises RollbookError.
 
         The codes are saved after the file is complete and before readers get the file: every code ever shown can be
-        looked up.
+        looked up. An error leaves no file: nothing half-done may be shown.
         """
+        try:
+            return self._made(named, at, release)
+        except BaseException:
+            remove(self.next)
+            raise
+
+    def _made(self, named: Path, at: datetime, release: Release | None) -> Release:
         remove(self.next)
         self.versions.prepare()
         release = release or self.codes.load()

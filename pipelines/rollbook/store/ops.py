@@ -5,6 +5,7 @@ They are published in the same file as the data they describe, and can always be
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from uuid import uuid4
@@ -49,6 +50,15 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
                 _insert(con, REFUSED_VALUES, manifest, (_refused_value(r) for r in rejects if r.column))
                 _insert(con, DRIFT, manifest, map(_row, manifest.drift))
     return len(fresh)
+
+
+def check(raw: RawStore) -> None:
+    """Read all that a full refresh records. Raises DamagedError."""
+    for manifest, outcome, _ in decided(raw):
+        if outcome != DISCARDED:
+            landing = raw.open(manifest)
+            deque(landing.pages(), maxlen=0)
+            deque(landing.rejects(), maxlen=0)
 
 
 def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.errors import ExpiredError
+from rollbook.errors import DamagedError, ExpiredError, HeldError
 from rollbook.night import past
 from rollbook.operations.status import prune as prune_now
 from rollbook.privacy.pseudonymous import Pseudonymous
@@ -113,3 +113,16 @@ def test_refused_records_expire_in_kept_files_too() -> None:
         for file in (house.published, *warehouse.kept()):
             assert rows(file, "FROM ops.rejects") == []
             assert warehouse.own.is_unmodified(file)
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_rebuild_that_cannot_record_a_held_landing_gives_nothing_up(house: House) -> None:
+    with pytest.raises(HeldError):
+        house.night(7, tonight(7)[:20])
+    pages = house.warehouse / "raw" / f"snapshot_date={night(7)}" / "landing=1" / "pages.jsonl"
+    pages.write_bytes(b"{")
+    rollbook = house.rollbook()
+    given_up = rollbook.landings.expired_days()
+    with pytest.raises(DamagedError, match="pages.jsonl cannot be used"):
+        past.rebuild(rollbook, confirm=past.always, accept_loss=True)
+    assert house.rollbook().landings.expired_days() == given_up == {night(1), night(2), night(3)}

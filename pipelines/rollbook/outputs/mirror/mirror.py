@@ -185,7 +185,7 @@ class Mirror(Listener):
         return [int(match[1]) for path in self.state().digests if (match := named.match(path))] if self.url else []
 
     def check(self) -> None:
-        """Raise LostError if the last update found that something is lost here. Ends a night, which is published."""
+        """Raise LostError if the last update found that something is lost here."""
         if self._lost is not None:
             raise self._lost
 
