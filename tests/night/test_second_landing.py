@@ -13,7 +13,7 @@ from rollbook.night import past
 from rollbook.night.stages import Landed, land, snapshot
 from rollbook.night.writing import writer
 from tests.support.nights import House, night
-from tests.support.records import Records, student, students
+from tests.support.records import Record, Records, classes, school_class, student, students
 from tests.support.warehouses.holds import first_night
 
 pytestmark = pytest.mark.nights
@@ -50,6 +50,41 @@ def test_a_second_landing_keeps_what_it_leaves_unstated_or_refused(
     )
     assert rows_changed(house) == (0, 0, 0)
     past.rebuild(house.rollbook())
+    assert house.tables() == first
+
+
+# A value of each kind that cannot be read: of a student and of a class, and of an object or a list in one.
+OF_STUDENTS: tuple[Record, ...] = (
+    *({"email": ["x"]}, {"reference_id": {}}, {"registration_date": "soon"}, {"is_registered": "perhaps"}),
+    *({"first_name": 3.7}, {"profile_image": {}}, {"summary": "none"}, {"activity_tracking": [1]}, {"classes": "none"}),
+    *({"summary": {"total_assignments": 10**12}}, {"summary": {"last_activity_date": "2026-13-45"}}),
+    *({"activity_tracking": {"first_login_date": 5.5}}, {"activity_tracking": {"has_ever_logged_in": "x"}}),
+    *({"classes": [{"class_id": "x"}]}, {"classes": [{"class_id": 501, "class_title": [], "course_name": "Algebra"}]}),
+)
+OF_CLASSES: tuple[Record, ...] = (
+    *({"class_room": {}}, {"class_dateadded": "x"}, {"student_count": "many"}, {"class_status": "z"}),
+    *({"course": "x"}, {"course": {"course_id": "x"}}, {"teacher": "nobody"}, {"teacher": {"teacher_id": "x"}}),
+    *({"summary": "none"}, {"summary": {"average_score": "x"}}, {"assignment_activity": 7}),
+)
+
+
+def spoiled(record: Record, values: Record) -> Record:
+    """A record with these values, also within its objects."""
+    within = {
+        name: record[name] | value
+        for name, value in values.items()
+        if isinstance(record.get(name), dict) and isinstance(value, dict)
+    }
+    return record | values | within
+
+
+def test_whatever_value_a_second_landing_refuses_stays(house: House) -> None:
+    house.service.classes = classes(len(OF_CLASSES))
+    house.night(1, students(60))
+    first = house.tables()
+    house.service.classes = [spoiled(school_class(501 + n), values) for n, values in enumerate(OF_CLASSES)]
+    house.night(1, [spoiled(student(n), values) for n, values in enumerate(OF_STUDENTS, 1)] + students(45, first=16))
+    assert house.query("SELECT COUNT(*) FROM ops.refused_values") == [(len(OF_STUDENTS) + len(OF_CLASSES),)]
     assert house.tables() == first
 
 

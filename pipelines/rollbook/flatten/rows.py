@@ -244,7 +244,11 @@ class Flattener:
                 for table, column, kind, _ in read.refused
             ]
             place = len(self.kept) + len(records)
-            self.refused += [(place, read.id, entry, table, column) for table, column, _, entry in read.refused]
+            self.refused += [
+                (place, read.id, entry, table, column)
+                for table, refused, _, entry in read.refused
+                for column in columns_of(TABLES[table], refused)
+            ]
             records.append(read.record)
         return records
 
@@ -453,3 +457,8 @@ def _reason(error: str) -> str:
     problem = problem[:1].lower() + problem[1:]
     where = where.strip().strip(".").replace("[...]", "[]")
     return f"{where}: {problem}" if where else problem
+
+
+def columns_of(table: Table, refused: str) -> list[str]:
+    """The columns of a table that a refused value leaves empty: one, or those that are read from a refused object."""
+    return [c.name for c in table.columns if refused in c.path[:-1]] or [refused]
