@@ -47,12 +47,9 @@ CHROMIUMS := chromium chromium-browser google-chrome google-chrome-stable
 demo: $(VENV)/.runtime ## Sync two weeks of a made-up school and show the result
 	@$(BIN)/rollbook demo $(ARGS)
 
-# One call that plays no nights but the stories, and three that play the rest.
-EVERYDAY := (not nights or story) and not slow and not weekly
-
 .PHONY: test
 test: $(VENV)/.dev ## Run the everyday tests, three minutes (ARGS="-k walk" for some)
-	@$(PYTEST) -m "$(EVERYDAY)" $(ARGS)
+	@$(PYTEST) -m "(not nights or story) and not slow and not weekly" $(ARGS)
 
 ##@ Day to day
 

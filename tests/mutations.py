@@ -69,7 +69,7 @@ MUTATIONS = (
     Mutation("G5", "THEN 'empty' ELSE 'not_stated' END", "THEN 'not_stated' ELSE 'not_stated' END", "store night"),
     Mutation("G6", "if c.tracked and c.name not in self.key", "if c.name not in self.key", "store night"),
     Mutation("G7", "if ahead is None or ahead.composed.parts != parts:", "if ahead is None:", "night"),
-    Mutation("G7", " or ahead.digest != record.digest:", ":", "night"),
+    Mutation("G7", "if ahead and ahead.digest == digest and", "if ahead and", "night"),
     Mutation("G7", "WHERE a.id IS NULL OR g.landing > a.landing", "", "store night"),
     Mutation("G7", "latest AS (SELECT id, MAX(ord) AS ord", "latest AS (SELECT id, MIN(ord) AS ord", "store night"),
     Mutation("G7", "AND NOT was_absent)", ")", "store night"),

@@ -518,15 +518,15 @@ def erase(
             _show(holdings, "Will be erased")
         return yes or confirmed("This cannot be undone. Go on?")
 
-    with progress() as rollbook.progress:
-        if dry_run:
-            holdings = erasure.holdings(rollbook, student)
-            log.note(root, "erase --dry-run", students=int(holdings.anything))
-            _show(holdings, "Would be erased")
-            return
-        with _built_again(rollbook):
+    with _built_again(rollbook):
+        with progress() as rollbook.progress:
+            if dry_run:
+                holdings = erasure.holdings(rollbook, student)
+                log.note(root, "erase --dry-run", students=int(holdings.anything))
+                _show(holdings, "Would be erased")
+                return
             certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
-            out.print(Markdown(certificate.text))
+        out.print(Markdown(certificate.text))
     out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(certificate.path.relative_to(root)))}.")
     if certificate.counts.get("recognised"):
         err.print(

@@ -247,7 +247,7 @@ class Flattener:
             self.refused += [
                 (place, read.id, entry, table, column)
                 for table, refused, _, entry in read.refused
-                for column in columns_of(TABLES[table], refused)
+                for column in _columns_of(TABLES[table], refused)
             ]
             records.append(read.record)
         return records
@@ -459,6 +459,6 @@ def _reason(error: str) -> str:
     return f"{where}: {problem}" if where else problem
 
 
-def columns_of(table: Table, refused: str) -> list[str]:
+def _columns_of(table: Table, refused: str) -> list[str]:
     """The columns of a table that a refused value leaves empty: one, or those that are read from a refused object."""
     return [c.name for c in table.columns if refused in c.path[:-1]] or [refused]

@@ -39,12 +39,9 @@ _NUMBERED = re.compile(rf"\.?(?:{_LANDING}|{_DISCARDED})(\d+)")
 
 
 class Expired(formats.Stored, frozen=True, kw_only=True):
-    """The content of `expired.json`: the expired days, and whether the history still holds each; the days
-    `given_up`.
-    """
+    """The content of `expired.json`: the expired days, and whether the history still holds each."""
 
     days: dict[date, bool]
-    given_up: frozenset[date] = frozenset()
 
 
 class RawStore:
@@ -257,14 +254,8 @@ class RawStore:
 
     def forget_expired(self, days: Container[date]) -> None:
         """Record that the history no longer holds some expired days: the loss was accepted."""
-        before = self._expired()
-        held = {day for day, is_held in before.days.items() if is_held}
-        self._write_expired(
-            Expired(
-                days={day: day in held and day not in days for day in before.days},
-                given_up=before.given_up | {day for day in held if day in days},
-            )
-        )
+        before = self._expired().days
+        self._write_expired(Expired(days={day: is_held and day not in days for day, is_held in before.items()}))
 
     def _write_expired(self, expired: Expired) -> None:
         files.write(self.root / EXPIRED, msgspec.json.encode(expired))

@@ -52,6 +52,6 @@ def sync(
 def finish(rollbook: Rollbook, landed: Landed, *, full_refresh: bool = False) -> Synced:
     """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
     manifest, record = snapshot(rollbook, landed)
-    merged = merge(rollbook, full_refresh=full_refresh, ahead=landed.ahead, record=record)
+    merged = merge(rollbook, full_refresh=full_refresh, ahead=landed.ahead, digest=record.digest)
     publish(rollbook, merged)
     return Synced(manifest, record, merged.counts)

@@ -332,22 +332,19 @@ def merge(
     full_refresh: bool = False,
     lake: Lake | None = None,
     ahead: Ahead | None = None,
-    record: DayRecord | None = None,
+    digest: str = "",
 ) -> Merged:
     """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes.
 
     `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost. A file that was
-    merged `ahead` stands if that was with the day of this `record`.
+    merged `ahead` stands if the day then had this `digest`.
     """
     if full_refresh:
         rollbook.recovery.refuse_to_lose()
     base = None if full_refresh else rollbook.recovery.published_file()
-    if ahead is None:
-        return merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
-    merged = ahead.merged
-    if merged is None or full_refresh or record is None or ahead.digest != record.digest:
-        merged = merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
-    return replace(merged, watched=ahead.watched)
+    merged = ahead.merged if ahead and ahead.digest == digest and not full_refresh else None
+    merged = merged or merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+    return replace(merged, watched=ahead.watched if ahead else None)
 
 
 def merge_into(

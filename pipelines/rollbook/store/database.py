@@ -110,7 +110,7 @@ Identity = tuple[int, int, int]
 
 
 class _Pool:
-    """DuckDB instances to reuse, each with so many `threads`: idle ones, and at most one that still reads a file."""
+    """DuckDB instances to reuse, all with the same limits: idle ones, and one that still reads a file."""
 
     def __init__(self, scratch: Path, limits: Limits = Limits()) -> None:
         self._scratch = scratch

@@ -5,7 +5,6 @@ They are published in the same file as the data they describe, and can always be
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from uuid import uuid4
@@ -56,9 +55,8 @@ def check(raw: RawStore) -> None:
     """Read all that a full refresh records. Raises DamagedError."""
     for manifest, outcome, _ in decided(raw):
         if outcome != DISCARDED:
-            landing = raw.open(manifest)
-            deque(landing.pages(), maxlen=0)
-            deque(landing.rejects(), maxlen=0)
+            list(raw.open(manifest).pages())
+            raw.open(manifest).rejects()
 
 
 def decided(raw: RawStore) -> list[tuple[Manifest, str, str]]:
