@@ -148,7 +148,7 @@ def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) 
         n: n == "rebuilt_is_live" for n in HOLDS
     }
     assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.examined() == HOLDS
 
 

@@ -88,8 +88,9 @@ from rollbook.export import Format
 from rollbook.export.query import export
 from rollbook.operations.doctor import Level, examine
 from rollbook.night.past import rebuild
-rebuild(rollbook)
-wrong = [found for found in examine(rollbook) if found.level is Level.FAILED]
+from tests.support.nights import findings_of
+rebuild(rollbook.writer())
+wrong = [found for found in findings_of(rollbook) if found.level is Level.FAILED]
 assert {found.what for found in wrong} <= {"clock"}, wrong  # the service's stands still
 question = "SELECT teacher_id, department FROM teachers_as_of(DATE '2026-11-22') ORDER BY 1"
 export(rollbook.warehouse.published_file, question, Format.CSV, Path("teachers.csv"), scratch=Path("spill"))
@@ -97,7 +98,7 @@ export(rollbook.warehouse.published_file, question, Format.CSV, Path("teachers.c
 DECLARED = ("excuses", "teachers", "teacher_subjects", "student_guardians")
 
 
-def sync_with(house: House, copy: Path, work: str = "sync(rollbook)") -> None:
+def sync_with(house: House, copy: Path, work: str = "sync(rollbook.writer())") -> None:
     """Sync tonight, or do other work, with another copy of the package, in a process of its own."""
     environment = {**os.environ, **house.environment(), "PYTHONPATH": str(copy)}
     command = [sys.executable, "-c", SYNC + work, house.now.isoformat()]
@@ -267,7 +268,7 @@ from rollbook.views import dictionary
 from pathlib import Path
 held = {section.name: section.rows for section in gather(rollbook.warehouse.root, 1).sections}
 assert held["main.student_guardians"] == [(1, 90, "Ann Lee", "mother")], held["main.student_guardians"]
-erase(rollbook, 1, reason="asked", confirm=lambda found: True)
+erase(rollbook.writer(), 1, reason="asked", confirm=lambda found: True)
 Path("record.md").write_text(render(rollbook.settings, at=now))
 dictionary.write(Path("dictionary.md"))
 """

@@ -37,7 +37,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for day in days:
             sandbox.day = day
-            sync(rollbook, day)
+            sync(rollbook.writer(), day)
     return rollbook.warehouse.published_file
 
 

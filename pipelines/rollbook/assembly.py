@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from rollbook.night.listeners import ErasureUnderWay, Listener
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.listeners import ErasureUnderWay, Listener, Listeners
+from rollbook.opened import Rollbook
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.outputs.notify.alerts import Alerts
 from rollbook.outputs.report import MorningPage
@@ -15,28 +15,29 @@ from rollbook.privacy.erasure import Erasure
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import Settings
 from rollbook.source.fetch import utc_now
-from rollbook.source.pagination import Progress
 from rollbook.store.fleet import FleetFile
 from rollbook.store.warehouse import Warehouse
 from rollbook.views import catalog
 
 
-def assemble(
-    settings: Settings, *, clock: Callable[[], datetime] = utc_now, progress: Progress | None = None
-) -> Rollbook:
+def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> Rollbook:
     """One institution's Rollbook, with its listeners in the order in which they learn of something. Raises SettingError
     if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history.
     """
     catalog.check_untracked()
-    rollbook = Rollbook(settings, clock=clock, progress=progress)
-    rollbook.listeners = (
-        Pseudonymous(rollbook.warehouse, wanted=settings.pseudonymous),
-        MorningPage(rollbook),
-        AccessLog(settings),
-        FleetFiles(rollbook.warehouse),
-        Erasure(rollbook.erasures),  # after all others that hold something: it writes the certificate
-        Mirror(settings, rollbook.bound_to),  # it copies what the others have written
-        Alerts(rollbook),
+    rollbook = Rollbook(settings, clock=clock)
+    place = rollbook.place
+    rollbook.listeners = Listeners(
+        place.warehouse.root,
+        (
+            Pseudonymous(place.warehouse, wanted=settings.pseudonymous),
+            MorningPage(place, settings, lambda: [each.remark() for each in rollbook.listeners]),
+            AccessLog(settings),
+            FleetFiles(place.warehouse),
+            Erasure(place, clock),  # after all others that hold something: it writes the certificate
+            Mirror(settings, place.bound_to),  # it copies what the others have written
+            Alerts(place, settings, clock),
+        ),
     )
     return rollbook
 

@@ -172,7 +172,7 @@ def small(day: date, home: Path) -> Table:
             service.ask(f"day {day + timedelta(days=later)}")
             rollbook = assemble(settings, clock=partial(datetime.now(UTC).__add__, timedelta(days=later)))
             before = time.process_time()
-            sync(rollbook)
+            sync(rollbook.writer())
             warm.append(time.process_time() - before)
         typical = sorted(warm)[len(warm) // 2]
         table.add_row("a night in a warm process", f"{typical:.2f}", f"{typical / imports:.1f}")

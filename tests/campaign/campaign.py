@@ -31,7 +31,7 @@ from rollbook import errors
 from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
 from tests.campaign import damage
@@ -252,9 +252,9 @@ class Campaign:
         self.random = self.school.random = self.chance("end")
         self.sync()
         if self.ledger.expired():
-            self.operate(lambda: past.backfill(self.rollbook, night(1), self.today))
+            self.operate(lambda: past.backfill(self.rollbook.writer(), night(1), self.today))
         else:
-            self.operate(lambda: past.rebuild(self.rollbook))
+            self.operate(lambda: past.rebuild(self.rollbook.writer()))
         assert self.fresh
         self.read_everything()
         assert left_over(self.warehouse) == []
@@ -624,7 +624,7 @@ class Campaign:
     def accept_loss(self, *days: date) -> None:
         """Go on without the expired days, and without other days that are gone."""
         self.note("the loss is accepted")
-        past.rebuild(self.rollbook, confirm=always, accept_loss=True)
+        past.rebuild(self.rollbook.writer(), confirm=always, accept_loss=True)
         if self.copy:
             self.rollbook.listener(Mirror).update(self.house.now, accept_loss=True)
         self.ledger.forget(days)

@@ -64,7 +64,7 @@ def a_kept_file_is_spoiled(c: Campaign) -> None:
     c.spoiled.add(damage.digest(fresh))
     fresh.replace(version)
     if not c.is_lost():
-        c.operate(lambda: republish(c.rollbook, version), fails=DamagedError)
+        c.operate(lambda: republish(c.rollbook.writer(), version), fails=DamagedError)
 
 
 @event(lambda c: bool(c.kept()))
@@ -155,6 +155,6 @@ def restore(c: Campaign, version: Path) -> None:
     """An operator puts a kept file back; until the next sync readers see that file."""
     was = rows(version, EVERYBODY)
     c.note(f"restore {version.name}")
-    c.operate(lambda: republish(c.rollbook, version), behind=True)
+    c.operate(lambda: republish(c.rollbook.writer(), version), behind=True)
     assert rows(c.published, EVERYBODY) == was, f"{night(c.number)}: what was restored is not there"
     c.known.add(damage.digest(c.published))

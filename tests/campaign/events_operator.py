@@ -11,7 +11,6 @@ import stamina
 from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
 from rollbook.night import past
 from rollbook.night.past import always, within_hold
-from rollbook.night.writing import writer
 from rollbook.operations import discard as discards
 from rollbook.operations.diff import diff
 from rollbook.operations.status import prune
@@ -36,17 +35,20 @@ def a_range_is_backfilled(c: Campaign) -> None:
     last = c.random.randint(first, c.number)
     c.note(f"{night(first)} to {night(last)}")
     there = [x for x in c.ledger.counted() if night(first) <= x.day <= night(last) and not x.expired]
-    c.operate(lambda: past.backfill(c.rollbook, night(first), night(last)), fails=None if there else NothingLandedError)
+    c.operate(
+        lambda: past.backfill(c.rollbook.writer(), night(first), night(last)),
+        fails=None if there else NothingLandedError,
+    )
 
 
 @event()
 def everything_is_rebuilt(c: Campaign) -> None:
-    c.operate(lambda: past.rebuild(c.rollbook), fails=ExpiredError if c.ledger.expired() else None)
+    c.operate(lambda: past.rebuild(c.rollbook.writer()), fails=ExpiredError if c.ledger.expired() else None)
 
 
 @event(lambda c: "keep_days" in c.house.over)
 def old_days_are_pruned(c: Campaign) -> None:
-    c.operate(lambda: prune(c.rollbook))
+    c.operate(lambda: prune(c.rollbook.writer()))
 
 
 @event(lambda c: c.fresh)
@@ -54,7 +56,7 @@ def somebody_looks_at_what_a_sync_would_do(c: Campaign) -> None:
     before = (damage.digest(c.published), damage.landings(c.warehouse / "raw"))
     quickly = stamina.set_testing(True, attempts=TRIES, cap=True)
     with shown(c.service, c.showing()), quickly:
-        diff(c.rollbook)
+        diff(c.rollbook.place, c.rollbook.settings, clock=c.rollbook.clock)
     assert (damage.digest(c.published), damage.landings(c.warehouse / "raw")) == before
 
 
@@ -109,7 +111,7 @@ def prove(c: Campaign) -> None:
     mirror = c.rollbook.listener(Mirror)
 
     def prove() -> None:
-        with writer(c.rollbook):
+        with c.rollbook.writer().writing():
             mirror.prove(c.house.now)
 
     c.operate(prove)
@@ -130,7 +132,7 @@ def two_sync_at_once(c: Campaign) -> bool:
     codes = sorted(p.exitcode or 0 for p in both)
     assert codes == [DONE, DONE] or (c.worn and codes == [DONE, REFUSED]), codes
     assert len(came) == 2 or c.worn
-    c.operate(lambda: past.backfill(c.rollbook, c.today, c.today))  # which copies what other places lack
+    c.operate(lambda: past.backfill(c.rollbook.writer(), c.today, c.today))  # which copies what other places lack
     return True
 
 
@@ -198,9 +200,9 @@ def interrupt(c: Campaign, what: str, *, lasting: bool = False) -> None:
 
 def other_works(c: Campaign) -> dict[str, Work]:
     """The works of a writer besides a sync."""
-    works = {"backfill": Work(lambda: past.backfill(c.rollbook, night(1), c.today))}
+    works = {"backfill": Work(lambda: past.backfill(c.rollbook.writer(), night(1), c.today))}
     if not c.ledger.expired():
-        works["rebuild"] = Work(lambda: past.rebuild(c.rollbook, confirm=always))
+        works["rebuild"] = Work(lambda: past.rebuild(c.rollbook.writer(), confirm=always))
     if waiting := c.ledger.waiting():
         works["approval"] = approval(c, *c.random.choice(sorted(waiting.items())))
     if there := discardable(c):
@@ -248,9 +250,9 @@ def call(c: Campaign, day: date, number: int | None, *, discarded: bool, accept:
     """Take a landing back, or put it back; without a number, the day's only or last counted landing."""
     confirm = always if accept else within_hold
     if discarded:
-        discards.discard(c.rollbook, day, number, reason="the campaign says so", confirm=confirm)
+        discards.discard(c.rollbook.writer(), day, number, reason="the campaign says so", confirm=confirm)
     else:
-        discards.undo_discard(c.rollbook, day, number, confirm=confirm)
+        discards.undo_discard(c.rollbook.writer(), day, number, confirm=confirm)
 
 
 def change(c: Campaign, key: Key, *, discarded: bool, number: int | None = BY_NUMBER) -> None:
@@ -298,7 +300,7 @@ def erasable(c: Campaign) -> list[int]:
 
 def erasing(c: Campaign, student: int) -> None:
     """Erase a student."""
-    erase(c.rollbook, student, reason="case 12", confirm=lambda _: True)
+    erase(c.rollbook.writer(), student, reason="case 12", confirm=lambda _: True)
 
 
 def forget_backups(c: Campaign) -> None:

@@ -179,13 +179,16 @@ def another_sync_holds_more_before_an_approval(c: Campaign) -> bool:
     if not lose_many(c) or c.is_lost():
         return False
     writing = c.rollbook
-    shown_to_somebody = approvals.to_approve(writing, c.today)
+    shown_to_somebody = approvals.to_approve(writing.place, c.today)
     for pupil in c.random.sample(sorted(c.school.pupils), 3):
         c.school.change(pupil)
     if not lose_many(c):
         return False
     requests_before = len(c.service.requests)
-    c.operate(lambda: approvals.approve(writing, [held.hold_digest for held in shown_to_somebody]), fails=ArgumentError)
+    c.operate(
+        lambda: approvals.approve(writing.writer(), [held.hold_digest for held in shown_to_somebody]),
+        fails=ArgumentError,
+    )
     assert len(c.service.requests) == requests_before
     return True
 
@@ -210,13 +213,13 @@ def the_clock_is_days_ahead(c: Campaign) -> None:
         c.note(f"it is {c.house.now.date()} here")
         assert c.is_lost() or c.run(c.house.sync) is not None, "what was fetched is filed under another day"
         if "keep_days" in c.house.over and not c.is_lost():
-            c.operate(lambda: prune(c.rollbook))
+            c.operate(lambda: prune(c.rollbook.writer()))
     c.check()
 
 
 @event(lambda c: not c.is_lost(), weight=2)
 def a_day_to_come_is_asked_for(c: Campaign) -> None:
-    c.operate(lambda: sync(c.rollbook, c.today + timedelta(days=1)), fails=ArgumentError)
+    c.operate(lambda: sync(c.rollbook.writer(), c.today + timedelta(days=1)), fails=ArgumentError)
 
 
 @event(lambda c: c.fresh and bool(c.ledger.counted()))

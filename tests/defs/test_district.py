@@ -151,7 +151,7 @@ def test_a_districts_night_ends_red_after_a_failure_which_a_retry_repeats(
     # A backfill rebuilds each by itself, fetches nothing, and passes over the days that one of them has not.
     requests, house = district.asked(), district.house("cedar")
     for number in (2, 1):
-        discard(house.rollbook(), today, number, reason="a wrong clock", confirm=always)
+        discard(house.rollbook().writer(), today, number, reason="a wrong clock", confirm=always)
     result = job.run_for("ash,cedar", days=(today,), tags={"dagster/backfill": "of a day"})
     assert result.success
     assert district.asked() == requests

@@ -228,7 +228,7 @@ def test_landings_without_dagster_are_marked_once_whatever_is_restarted(played: 
         played.at(5)
         played.service.students = students(20)
         with pytest.raises(HeldError):
-            sync(played.rollbook())
+            sync(played.rollbook().writer())
         with graph.quarter_past_two(played, 5):
             watch.look()
         assert days_of(watch.recorded, "raw", "students") == [(str(night(4)), 2), (str(night(5)), 1)]
@@ -288,7 +288,7 @@ def test_a_discard_and_an_erasure_are_observed_once_without_names(played: House,
     with graph.job(played, tmp_path / "home") as job:
         played.night(1)
         played.night(2, students(58))
-        discard(played.rollbook(), night(2), 1, reason="a wrong clock", confirm=always)
+        discard(played.rollbook().writer(), night(2), 1, reason="a wrong clock", confirm=always)
         erase(played, 7)
         with graph.quarter_past_two(played, 2):
             watch = Watch(job)
@@ -301,7 +301,7 @@ def test_a_discard_and_an_erasure_are_observed_once_without_names(played: House,
             (None, "a student, by erasure 1"),
         ]
         assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1)]
-        undo_discard(played.rollbook(), night(2), 1, confirm=always)
+        undo_discard(played.rollbook().writer(), night(2), 1, confirm=always)
         with graph.quarter_past_two(played, 2):
             watch.look()
         assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1), (str(night(2)), 1)]

@@ -12,7 +12,6 @@ import pytest
 from rollbook.cli.answers import write_pages
 from rollbook.export import Format, oneroster
 from rollbook.export.query import export
-from rollbook.night.writing import writer
 from rollbook.outputs.report.progress import Chosen
 from rollbook.util import files
 from tests.support.nights import House, new_house, night
@@ -64,7 +63,7 @@ def test_what_a_killed_export_leaves_is_removed(house: House, swept_by: str) -> 
     elif swept_by == "roster":
         oneroster.write(house.published, exports)
     elif swept_by == "writer":
-        with writer(house.rollbook()):
+        with house.rollbook().writer().writing():
             pass
     else:
         erase(house, 1)
@@ -75,7 +74,7 @@ def test_what_a_running_export_writes_is_not_swept(house: House) -> None:
     exports = files.folder(house.warehouse / "exports")
     with files.handing_out(exports / "list.csv") as file:
         file.write(TEXT)
-        with writer(house.rollbook()):
+        with house.rollbook().writer().writing():
             pass
         with files.handing_out(exports / "other.csv"):
             pass
@@ -140,7 +139,7 @@ def test_killed_pages_leave_the_older_ones(house: House, earlier: int) -> None:
     there = folder / ("all.before" if earlier == 1 else "all")
     assert {path.name for path in (there / "students").iterdir()} == older
     assert "Older Name" in (there / "students" / "6.html").read_text(encoding="utf-8")
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert {path.name for path in folder.iterdir()} == {there.name}
     write()

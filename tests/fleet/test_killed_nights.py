@@ -98,5 +98,5 @@ def test_two_runs_at_once_ask_once(district: District) -> None:
 def never_killed(district: District, name: str) -> Tables:
     """The tables of a warehouse after one sync."""
     with folder() as elsewhere:
-        sync(assemble(load(institution=name, warehouse=elsewhere)))
+        sync(assemble(load(institution=name, warehouse=elsewhere)).writer())
         return House(elsewhere / name, district[name]).tables()

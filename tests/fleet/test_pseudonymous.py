@@ -15,7 +15,6 @@ import pytest
 from rollbook.errors import NothingLandedError
 from rollbook.fleet.build import MAKES_NONE, Built
 from rollbook.landing.formats import FORMAT
-from rollbook.night.writing import writer
 from rollbook.privacy import access
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.views import fleet as fleet_views
@@ -164,7 +163,7 @@ def test_a_column_that_is_declared_personal_is_gone_with_the_next_build(
 def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> None:
     before = {name: codes(district, name) for name in (ASH, BIRCH)}
     house = district.house(BIRCH)
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         assert house.rollbook().listener(Pseudonymous).rotate(house.now) == 6
     assert not file_of(district).exists(), "nobody keeps the old ones"
     assert not (district.warehouse / "pseudonymous").exists()

@@ -14,7 +14,7 @@ from rollbook.errors import BusyError, NothingLandedError, SettingError
 from rollbook.fleet import build as building
 from rollbook.fleet.build import Difference
 from rollbook.fleet.tasks import OTHER_DAYS
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.fleet import FleetFile
 from rollbook.views.fleet import shared
@@ -77,7 +77,7 @@ def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str
     for name in SYNCED:
         assert version(name) != versions[name]
         assert contents(district, name) == before[name]
-        assert opened(name).recovery.is_current()
+        assert opened(name).place.recovery.is_current()
 
 
 def test_a_lost_file_is_made_again_from_what_was_landed(district: District) -> None:

@@ -71,7 +71,7 @@ def test_a_day_is_merged_while_a_vanished_student_is_searched_for(house: House, 
         house.night(2, students(11))
     assert merges == [True]
     assert house.tables() == expected.night(2, students(11), house.service.classes).tables()
-    assert house.rollbook().recovery.is_current()
+    assert house.rollbook().place.recovery.is_current()
     with opened(house.published) as con:
         reader.poll(con)
         assert reader.differences(con) == []

@@ -55,7 +55,7 @@ def test_the_process_that_held_a_landing_may_approve_it(house: House) -> None:
     rollbook = house.at(2).rollbook()
     house.service.students = students(30)
     with pytest.raises(HeldError):
-        sync(rollbook)
+        sync(rollbook.writer())
     approve_held(rollbook)
     assert house.tables() == expected.night(2, students(30), house.service.classes).tables()
 
@@ -115,11 +115,11 @@ def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_s
     first_night(house, students(60))
     is_held(house, 2, students(40))
     rollbook = house.rollbook()
-    shown = approvals.to_approve(rollbook)
+    shown = approvals.to_approve(rollbook.place)
     is_held(house, 2, students(5))  # another sync of the day, while a person looks at the first
     before = house.state()
     with pytest.raises(ArgumentError, match="is not held now, or would change something else") as caught:
-        approvals.approve(rollbook, [held.hold_digest for held in shown])
+        approvals.approve(rollbook.writer(), [held.hold_digest for held in shown])
     assert caught.value.exit_code == 2
     assert house.state() == before
     assert [m.verdict for m in house.landings(night(2))] == [Verdict.HELD, Verdict.HELD]
@@ -128,12 +128,12 @@ def test_an_approval_that_waits_behind_another_sync_merges_nothing_that_nobody_s
 def test_a_landing_that_would_change_something_else_has_another_digest(house: House) -> None:
     first_night(house, students(60))
     is_held(house, 2, students(40))
-    (held,) = approvals.to_approve(house.rollbook())
+    (held,) = approvals.to_approve(house.rollbook().place)
     fewer = replace(held, counts=tuple(replace(c, removed=c.removed + 1) for c in held.counts))
     digests = {held.hold_digest, fewer.hold_digest, replace(held, landing=2).hold_digest}
     assert len(digests) == 3
     with pytest.raises(ArgumentError, match="Nothing was merged"):
-        approvals.held_as_shown(house.rollbook(), [])
+        approvals.held_as_shown(house.rollbook().place, [])
 
 
 def test_the_command_approves_all_held_days_and_names_each(
@@ -145,7 +145,7 @@ def test_the_command_approves_all_held_days_and_names_each(
         expected.night(number, listed, one)
     for name, value in (house.environment() | {"DAGSTER_HOME": str(dagster_home(tmp_path)), "COLUMNS": "300"}).items():
         monkeypatch.setenv(name, value)
-    digests = [held.hold_digest for held in approvals.to_approve(house.rollbook(), every_day=True)]
+    digests = [held.hold_digest for held in approvals.to_approve(house.rollbook().place, every_day=True)]
     wrong = CliRunner().invoke(app, ["sync", "--approve", "--all", "--date", str(night(2))])
     assert isinstance(wrong.exception, ArgumentError)
     done = CliRunner().invoke(app, ["sync", "--approve", "--all", "--yes"], catch_exceptions=False)

@@ -51,7 +51,7 @@ def test_a_late_approval_does_not_remove_whom_a_newer_list_does_not_show(house: 
     assert answers(house, 4) == {100: "found_by_search"}
     assert spans(house, 100) == [(2, None)]
     before = house.tables()
-    past.rebuild(house.rollbook(), confirm=always)
+    past.rebuild(house.rollbook().writer(), confirm=always)
     assert house.tables() == before
 
 
@@ -90,26 +90,26 @@ def test_a_discarded_search_takes_its_removal_along_until_the_next_search(house:
     house.night(2, students(19))
     house.night(3, students(19))
     assert (answers(house, 2), answers(house, 3), spans(house, 20)) == ({20: "removed"}, {}, [(1, 2)])
-    discard(house.rollbook(), night(2), reason="a wrong list", confirm=always)
+    discard(house.rollbook().writer(), night(2), reason="a wrong list", confirm=always)
     assert spans(house, 20) == [(1, None)]
     house.night(4, students(19))
     assert (answers(house, 4), spans(house, 20)) == ({20: "removed"}, [(1, 4)])
-    undo_discard(house.rollbook(), night(2), confirm=always)
+    undo_discard(house.rollbook().writer(), night(2), confirm=always)
     assert spans(house, 20) == [(1, 2)]
     house.night(5, students(20))
-    discard(house.rollbook(), night(4), reason="a wrong list", confirm=always)
+    discard(house.rollbook().writer(), night(4), reason="a wrong list", confirm=always)
     assert spans(house, 20) == [(1, 2), (5, None)]
 
 
 def test_a_discarded_newcomer_is_searched_for_before_the_discard_is_undone(house: House) -> None:
     first_night(house, students(20))
     house.night(2, [*students(20), student(100), student(101)])
-    discard(house.rollbook(), night(2), reason="a wrong list", confirm=always)
+    discard(house.rollbook().writer(), night(2), reason="a wrong list", confirm=always)
     house.service.hide(100)
     house.night(3, [*students(20), student(100)])
     assert answers(house, 3) == {100: "still_known", 101: "removed"}
     assert not {100, 101} & listed(house)
-    undo_discard(house.rollbook(), night(2), confirm=always)
+    undo_discard(house.rollbook().writer(), night(2), confirm=always)
     assert (spans(house, 100), spans(house, 101)) == ([(2, None)], [(2, 3)])
 
 

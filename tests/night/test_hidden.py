@@ -78,7 +78,7 @@ def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -
     assert done.manifest.proven
     assert {a.answer for a in done.manifest.absences} == {"listed_again"}
     assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == expected.tables()
 
 
@@ -88,7 +88,7 @@ def test_who_left_is_removed_where_an_empty_search_is_answered_404(house: House)
     done = house.night(2, students(58))
     assert (done.manifest.proven, {a.answer for a in done.manifest.absences}) == (True, {"removed"})
     assert house.tables() == expected.night(2, students(58), house.service.classes).tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == expected.tables()
 
 

@@ -98,8 +98,8 @@ def test_a_held_sync_is_recorded_with_the_next_publish(house: House) -> None:
 
 def test_a_rebuild_and_a_backfill_leave_out_what_is_held(house: House, held: Expected) -> None:
     with pytest.raises(NothingLandedError, match="--approve"):
-        past.backfill(house.rollbook(), night(2), night(2))
-    assert past.rebuild(house.rollbook()).held == {night(2): [1]}
+        past.backfill(house.rollbook().writer(), night(2), night(2))
+    assert past.rebuild(house.rollbook().writer()).held == {night(2): [1]}
     assert house.tables() == held.tables()
 
 
@@ -146,7 +146,7 @@ def test_the_answers_about_the_vanished_are_counted_and_those_found_rejoin(house
     searched = house.query("SELECT set_name, page, records FROM ops.pages WHERE kind = 'search'")
     assert searched == [("students", 1, 0), ("students", 1, 0), ("students", 1, 1)]
     assert house.tables() == expected.night(2, [*without, renamed], house.service.classes).tables()
-    assert past.rebuild(house.rollbook()).rebuilt.keys() == {night(1), night(2)}
+    assert past.rebuild(house.rollbook().writer()).rebuilt.keys() == {night(1), night(2)}
     assert house.tables() == expected.tables()
 
 

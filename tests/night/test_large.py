@@ -28,7 +28,7 @@ def test_a_first_night_of_many_students_publishes_each_row() -> None:
             "first_date": DAY,
         }
         rollbook = assemble(load(**given, _env_file=None), clock=lambda: datetime(2026, 11, 20, 3, tzinfo=UTC))
-        due = sync(rollbook, DAY).day.rows
+        due = sync(rollbook.writer(), DAY).day.rows
         with opened(rollbook.warehouse.published_file) as con:
             for name, rows in due.items():
                 for schema in ("main", "history") if name != "observed" else ():

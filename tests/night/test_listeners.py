@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -11,9 +12,8 @@ import pytest
 from rollbook.errors import HeldError, RollbookError
 from rollbook.night import sync
 from rollbook.night.listeners import Listener
-from rollbook.night.stages import land, merge, snapshot
-from rollbook.night.writing import writer
-from tests.support.nights import House
+from rollbook.night.stages import merge, snapshot
+from tests.support.nights import House, landed
 from tests.support.reading import writable
 from tests.support.records import students
 
@@ -52,10 +52,10 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     rollbook, broken = house.at(1).rollbook(), Broken()
-    rollbook.listeners = (broken, *rollbook.listeners)
+    rollbook.listeners = replace(rollbook.listeners, each=(broken, *rollbook.listeners))
     house.service.students = students(20)
     with caplog.at_level(logging.WARNING):
-        sync(rollbook)
+        sync(rollbook.writer())
     assert broken.told == ["began 02:15", "before True 02:15", "published 02:15", "ended 02:15"]
     assert house.query("SELECT COUNT(*) FROM students") == [(20,)]
     assert (house.warehouse / "report.html").is_file(), "those after it are told, too"
@@ -64,16 +64,16 @@ def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
     house.at(2).service.students = students(5)
     broken.told.clear()
     with pytest.raises(HeldError):
-        sync(rollbook)
+        sync(rollbook.writer())
     assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
 
 
 def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
     house.night(1, students(3))
     rollbook, broken = house.at(2).rollbook(), Broken()
-    rollbook.listeners = (broken,)
-    with pytest.raises(RollbookError), writer(rollbook):
-        snapshot(rollbook, land(rollbook))
+    rollbook.listeners = replace(rollbook.listeners, each=(broken,))
+    with pytest.raises(RollbookError), rollbook.writer().writing():
+        snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
         writable(rollbook.warehouse.published_file).write_bytes(b"somebody's")
-        merge(rollbook)
+        merge(rollbook.place)
     assert [call.split()[0] for call in broken.told] == ["began", "failed", "ended"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollbook.operations.status import load_status
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, new_house, night, status_of
 from tests.support.records import classes, student, students
 from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
@@ -18,7 +17,7 @@ TWICE = student(7, name="Ada Listed-Twice")
 
 def told(house: House) -> str:
     """The status's sentence; the page must say the same."""
-    says = "".join(load_status(house.rollbook()).unproven)
+    says = "".join(status_of(house.rollbook()).unproven)
     page = (house.warehouse / "report.html").read_text()
     assert ("not complete" in page) == bool(says)
     return says

@@ -55,7 +55,7 @@ def test_an_open_process_sees_the_newer_night_on_its_next_connection(house: Hous
     assert connects(reader) == [5]
     house.night(2, students(7))
     assert connects(reader) == [5, 7]
-    restore(house.rollbook(), house.rollbook().warehouse.kept()[0])
+    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[0])
     assert connects(reader) == [5, 7, 5]
     house.night(3, students(8))
     assert connects(reader) == [5, 7, 5, 8]

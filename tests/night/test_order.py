@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.night.stages import merge, publish
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge
 from tests.support.nights import approve_held, folder
 from tests.support.warehouses.days import DAYS, HELD, copy, export, landed, rollbook
 
@@ -26,8 +25,8 @@ def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
     with folder() as root:
         for day in order:
             book = rollbook(copy(source, root, [day]))
-            with writer(book):
-                publish(book, merge(book))
+            with book.writer().writing():
+                book.writer().publish(merge(book.place))
         yield root / "rollbook.duckdb"
 
 

@@ -16,13 +16,11 @@ from rollbook.errors import OtherVersionError
 from rollbook.explore.book import Book
 from rollbook.landing.formats import FORMAT
 from rollbook.night import past
-from rollbook.operations.doctor import examine
-from rollbook.operations.status import load_status
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy import access
 from rollbook.privacy.erasure import erase
 from rollbook.store.published import target
-from tests.support.nights import House, folder, new_house
+from tests.support.nights import House, findings_of, folder, new_house, status_of
 from tests.support.records import students
 
 pytestmark = pytest.mark.nights
@@ -45,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with new_house(students(6), lake=copy.as_uri(), pseudonymous=True, keep_days=2) as house:
         for number in range(1, 5):
             house.night(number)
-        erase(house.rollbook(), 6, reason="asked", confirm=lambda _: True)
+        erase(house.rollbook().writer(), 6, reason="asked", confirm=lambda _: True)
         access.note(house.warehouse, "query")
         yield house.at(5)
 
@@ -95,17 +93,17 @@ def test_a_file_of_another_version_is_never_called_damaged(house: House, kept: s
     before = state(house.warehouse)
     theirs = "without a format number" if number is None else f"format {number}"
     says = f"{path} was written by another version of Rollbook ({theirs}, this one reads {FORMAT}). Nothing was changed"
-    for work in (house.sync, lambda: past.rebuild(house.rollbook())):
+    for work in (house.sync, lambda: past.rebuild(house.rollbook().writer())):
         with pytest.raises(OtherVersionError) as refused:
             work()
         assert refused.value.message.startswith(says)
         assert refused.value.exit_code == 2
     try:
-        problems = load_status(house.rollbook()).problems
+        problems = status_of(house.rollbook()).problems
     except OtherVersionError as error:
         problems = (error.message,)
     assert any(says in problem for problem in problems)
-    assert any(finding.says.startswith(says) for finding in examine(house.rollbook()))
+    assert any(finding.says.startswith(says) for finding in findings_of(house.rollbook()))
     assert state(house.warehouse) == before
 
 

@@ -128,7 +128,7 @@ def test_records_count_once_however_often_they_are_walked_or_listed(house: House
         (2, "registration_date"),
     ]
     tables = house.tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert (house.tables(), house.query("SELECT COUNT(*) FROM ops.rejects")) == (tables, [(3,)])
 
 
@@ -196,7 +196,7 @@ def test_one_bad_value_costs_one_value_alone(house: House) -> None:
         ("refused value", "students", 1, "registration_date: not a date"),
     ]
     tables = house.tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == tables
 
 
@@ -287,7 +287,7 @@ def test_a_day_at_the_limit_of_refused_survives_an_erasure(house: House) -> None
     house.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
     erase(house, 40)
     before = house.tables()
-    past.rebuild(house.rollbook(), confirm=always)
+    past.rebuild(house.rollbook().writer(), confirm=always)
     assert house.tables() == before
 
 

@@ -66,9 +66,9 @@ def test_of_a_record_twice_on_a_page_the_later_readable_copy_counts(house: House
         (9, 0, 0, True, "synced"),
     ]
     assert {rule: findings for rule, findings in house.examined().items() if findings} == {}
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == expected.tables()
-    past.backfill(house.rollbook(), night(1), night(4))
+    past.backfill(house.rollbook().writer(), night(1), night(4))
     assert house.tables() == expected.tables()
 
 
@@ -94,7 +94,7 @@ def test_the_classes_of_a_student_listed_once_for_each_class_are_joined(house: H
         (s["id"], taken["class_id"]) for s in left for taken in s["classes"]
     }
     tables = house.tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == tables
 
 

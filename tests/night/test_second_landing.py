@@ -10,9 +10,8 @@ import pytest
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
-from rollbook.night.stages import Landed, land, snapshot
-from rollbook.night.writing import writer
-from tests.support.nights import House, night
+from rollbook.night.stages import Landed, snapshot
+from tests.support.nights import House, landed, night
 from tests.support.records import Record, Records, classes, school_class, student, students
 from tests.support.warehouses.holds import first_night
 
@@ -49,7 +48,7 @@ def test_a_second_landing_keeps_what_it_leaves_unstated_or_refused(
         house.tables() == expected.night(1, again(students(30)), house.service.classes, refused=bad).tables() == first
     )
     assert rows_changed(house) == (0, 0, 0)
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == first
 
 
@@ -95,7 +94,7 @@ def test_a_proven_second_landing_removes_what_the_first_one_added(house: House) 
         expected.night(2, listed, house.service.classes)
         assert house.tables() == expected.tables()
     assert rows_changed(house) == (0, 0, 2 * 4)
-    past.backfill(house.rollbook(), night(2), night(2))
+    past.backfill(house.rollbook().writer(), night(2), night(2))
     assert house.tables() == expected.tables()
 
 
@@ -113,8 +112,8 @@ def test_an_undecided_landing_is_decided_by_the_next_writer(house: House) -> Non
     expected = first_night(house, students(30))
     house.service.students = students(29)
     rollbook = house.at(2).rollbook()
-    with writer(rollbook):
-        land(rollbook)
+    with rollbook.writer().writing():
+        landed(rollbook)
     house.night(2, [*students(28), student(40)])
     for listed in (students(29), [*students(28), student(40)]):
         expected.night(2, listed, house.service.classes)
@@ -126,11 +125,11 @@ def test_an_undecided_landing_with_too_many_removals_is_held(house: House) -> No
     expected = first_night(house, students(30))
     house.service.students = students(10)
     rollbook = house.at(2).rollbook()
-    with writer(rollbook):
-        land(rollbook)
+    with rollbook.writer().writing():
+        landed(rollbook)
     rollbook = house.rollbook()
-    with writer(rollbook), pytest.raises(HeldError):
-        snapshot(rollbook, Landed(rollbook.raw.manifests(night(2))[-1]))
+    with rollbook.writer().writing(), pytest.raises(HeldError):
+        snapshot(rollbook.place, Landed(rollbook.raw.manifests(night(2))[-1]), rollbook.settings, rollbook.clock())
     assert house.tables() == expected.tables()
     house.approve()
     assert house.tables() == expected.night(2, students(10), house.service.classes).tables()

@@ -55,7 +55,7 @@ def test_an_untracked_column_makes_no_versions_and_stays_current(house: House) -
     ] == (night(1), "B 1")
     assert house.query("SELECT DISTINCT change FROM changes WHERE table_name = 'classes'") == [("added",)]
     done = house.tables()
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == done
 
 

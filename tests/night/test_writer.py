@@ -7,7 +7,6 @@ import os
 import pytest
 
 from rollbook.errors import BusyError
-from rollbook.night.writing import writer
 from tests.support.nights import Expected, House, night
 from tests.support.processes.machines import in_another_process
 from tests.support.records import classes, students
@@ -21,7 +20,7 @@ def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.setattr("rollbook.night.writing.WAIT_SECONDS", 0.2)
     house.night(1, students(3))
-    with writer(house.at(2).rollbook()):
+    with house.at(2).rollbook().writer().writing():
         refused = in_another_process(house.sync)
     assert isinstance(refused, BusyError)
     assert f"Another sync is still writing (process {os.getpid()} since {night(2)} 02:15:00 UTC)" in refused.message

@@ -34,7 +34,7 @@ def _temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def diff_now(house: House) -> Diff:
     with stamina.set_testing(True, attempts=TRIES, cap=True):
-        return diff(house.rollbook())
+        return diff(house.rollbook().place, house.rollbook().settings, clock=house.rollbook().clock)
 
 
 def everything(root: Path) -> dict[str, tuple[int, int]]:

@@ -15,9 +15,9 @@ from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.errors import HeldError
 from rollbook.night import sync
-from rollbook.operations.doctor import Finding, Level, examine
+from rollbook.operations.doctor import Finding, Level
 from rollbook.util import machine
-from tests.support.nights import House, new_house
+from tests.support.nights import House, findings_of, new_house
 from tests.support.reading import writable
 from tests.support.records import classes, students
 from tests.support.wire import faults
@@ -41,7 +41,7 @@ def _no_secrets_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def examined(house: House, **over: Any) -> list[Finding]:
-    return list(examine(house.rollbook(**over)))
+    return list(findings_of(house.rollbook(**over)))
 
 
 def wrong(findings: list[Finding]) -> list[tuple[str, Level]]:
@@ -205,7 +205,7 @@ def test_doctor_exits_0_when_a_sync_could_run(cli_house: House) -> None:
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    sync(assemble(cli_house.settings()))
+    sync(assemble(cli_house.settings()).writer())
 
 
 def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:

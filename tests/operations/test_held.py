@@ -28,7 +28,7 @@ def house() -> Iterator[House]:
 
 def look(house: House, **of: Any) -> Going:
     rollbook = house.rollbook()
-    return going(rollbook, approvals.to_approve(rollbook, **of)[-1])
+    return going(rollbook.place, approvals.to_approve(rollbook.place, **of)[-1], rollbook.settings)
 
 
 def test_it_names_who_would_go_by_class_and_changes_nothing(house: House) -> None:

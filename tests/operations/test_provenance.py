@@ -171,8 +171,8 @@ def test_it_says_who_approved_discarded_and_put_back(monkeypatch: pytest.MonkeyP
         is_held(house, 2, students(2))
         house.at(3).approve()
         monkeypatch.setattr(machine, "login", lambda: "kim")
-        discard(house.at(4).rollbook(), night(2), reason="too early", confirm=always)
-        undo_discard(house.at(5).rollbook(), night(2), confirm=always)
+        discard(house.at(4).rollbook().writer(), night(2), reason="too early", confirm=always)
+        undo_discard(house.at(5).rollbook().writer(), night(2), confirm=always)
         provenance = trace(house.warehouse, "students", (7,))
     landing = "landing 1 of 2026-11-21"
     assert [line for line in provenance.lines if line[0] in ("approved", "discarded", "put back")] == [

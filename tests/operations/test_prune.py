@@ -13,10 +13,9 @@ import pytest
 
 from rollbook.errors import ExpiredError, HeldError, NothingLandedError
 from rollbook.night import past
-from rollbook.night.stages import land, snapshot
-from rollbook.night.writing import writer
+from rollbook.night.stages import snapshot
 from rollbook.tables import TABLES
-from tests.support.nights import ChangingNights, Expected, new_house, night
+from tests.support.nights import ChangingNights, Expected, landed, new_house, night
 from tests.support.processes.machines import left_over
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin_changing
@@ -88,11 +87,11 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
     nights.play(6)
     nights.house.at(7)
     rollbook = nights.house.rollbook()
-    with writer(rollbook):
-        snapshot(rollbook, land(rollbook))
+    with rollbook.writer().writing():
+        snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
     nights.house.at(20)
     # The oldest file that could be put back is that of the third night.
-    assert nights.house.rollbook().recovery.expirable(2) == [night(1), night(2), night(3)]
+    assert nights.house.rollbook().place.recovery.expirable(2) == [night(1), night(2), night(3)]
 
 
 # --- what is refused, and what is said -------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ def test_a_day_that_the_published_history_does_not_hold_yet_stays(nights: Changi
 def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: ChangingNights) -> None:
     before = expired.house.state()
     with pytest.raises(ExpiredError) as refused:
-        past.rebuild(expired.house.rollbook())
+        past.rebuild(expired.house.rollbook().writer())
     assert refused.value.message.startswith(
         f"The history holds 5 days ({night(1)} to {night(5)}) whose raw bodies were"
     )
@@ -111,9 +110,9 @@ def test_a_rebuild_that_would_lose_days_is_refused_and_touches_nothing(expired: 
 def test_a_backfill_of_a_lost_day_says_so_and_changes_no_other(expired: ChangingNights) -> None:
     message = f"what was landed on {night(2)} has expired (ROLLBOOK_KEEP_DAYS); the history keeps what it said"
     with pytest.raises(NothingLandedError) as refused:
-        past.backfill(expired.house.rollbook(), night(2), night(2))
+        past.backfill(expired.house.rollbook().writer(), night(2), night(2))
     assert refused.value.message == message
-    done = past.backfill(expired.house.rollbook(), night(1), night(10))
+    done = past.backfill(expired.house.rollbook().writer(), night(1), night(10))
     assert list(done.rebuilt) == [night(n) for n in range(6, 11)]
     assert done.skipped[night(2)] == message
     assert expired.house.tables() == expired.expected.tables()

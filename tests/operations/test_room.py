@@ -15,7 +15,7 @@ from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.defs import component, runs
 from rollbook.night import sync
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.operations import status
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load
@@ -105,13 +105,13 @@ def test_the_nights_stay_within_what_the_doctor_predicted(keep: int | None) -> N
         def synced(n: int) -> Rollbook:
             sandbox.day = day = first + timedelta(days=n)
             rollbook = assemble(settings, clock=lambda: datetime.combine(day, time(), UTC))
-            sync(rollbook)
+            sync(rollbook.writer())
             return rollbook
 
         *_, rollbook = map(synced, range(3))
-        last = status.last_night(rollbook)
+        last = status.last_night(rollbook.place)
         assert last is not None
-        predicted = status.predict(rollbook, last, nights=6)
+        predicted = status.predict(rollbook.place, rollbook.settings, last, nights=6)
         *_, rollbook = map(synced, range(3, 9))
         assert machine.size(warehouse) <= predicted.year
         landed_now = machine.size(rollbook.raw.root) + machine.size(rollbook.lake.root)

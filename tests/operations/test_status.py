@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -14,13 +15,11 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import HeldError
 from rollbook.night.past import always
-from rollbook.night.stages import land, snapshot
-from rollbook.night.writing import writer
+from rollbook.night.stages import snapshot
 from rollbook.operations.discard import discard
-from rollbook.operations.doctor import examine
 from rollbook.operations.restore import restore
-from rollbook.operations.status import Choice, Days, Status, load_status
-from tests.support.nights import FIRST, House, night
+from rollbook.operations.status import Choice, Days, Status
+from tests.support.nights import FIRST, House, findings_of, landed, night, status_of
 from tests.support.processes.commands import program
 from tests.support.reading import writable
 from tests.support.warehouses.begun import begin
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.nights
 
 
 def status(house: House, **over: Any) -> Status:
-    return load_status(house.rollbook(**over))
+    return status_of(house.rollbook(**over))
 
 
 def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: House) -> None:
@@ -48,10 +47,10 @@ def test_a_fresh_install_is_not_called_late(cli_house: House) -> None:
 def test_a_warehouse_without_listeners_has_a_status(house: House) -> None:
     begin(house)
     rollbook = house.rollbook(lake="file:///nowhere", pseudonymous=True)
-    rollbook.listeners = ()
-    report = load_status(rollbook)
+    rollbook.listeners = replace(rollbook.listeners, each=())
+    report = status_of(rollbook)
     assert (report.copy, report.pseudonymous, report.history.count) == ("", None, 1)
-    assert [f for f in examine(rollbook) if f.what == "files"]
+    assert [f for f in findings_of(rollbook) if f.what == "files"]
 
 
 def test_an_open_hold_is_told_with_its_command_until_merged(house: House) -> None:
@@ -91,8 +90,8 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
     begin(house)
     house.at(2).service.students[0]["name"] = "Renamed"
     rollbook = house.rollbook()
-    with writer(rollbook):
-        snapshot(rollbook, land(rollbook))
+    with rollbook.writer().writing():
+        snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
     report = status(house)
     assert report.last_good is not None
     assert (report.last_good.snapshot_date, report.is_fresh) == (night(2), False)
@@ -119,7 +118,7 @@ def test_days_that_a_restored_file_lacks_are_told_until_they_are_back(house: Hou
     begin(house)
     house.at(2).sync()
     house.at(3).sync()
-    restore(house.rollbook(), house.rollbook().warehouse.kept()[1])
+    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[1])
     assert status(house).lacking == Days(count=2, first=night(2), last=night(3))
     house.sync(over={"cache_minutes": 0})
     assert status(house).lacking == Days()
@@ -128,7 +127,7 @@ def test_days_that_a_restored_file_lacks_are_told_until_they_are_back(house: Hou
 def test_a_discarded_landing_is_listed_for_a_week(house: House) -> None:
     begin(house)
     house.at(2).sync()
-    discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    discard(house.rollbook().writer(), night(2), reason="on trial", confirm=always)
     house.now += timedelta(days=6)
     assert [each.reason for each in status(house).discarded] == ["on trial"]
     house.now += timedelta(days=2)
@@ -207,7 +206,7 @@ def test_a_late_night_that_is_held_waits_for_an_approval(cli_house: House) -> No
     with at(night(2), 5):
         text = " ".join(CliRunner().invoke(app, ["status"]).stdout.split())
     cli_house.now += timedelta(hours=3)
-    findings = [finding.says for finding in examine(cli_house.rollbook())]
+    findings = [finding.says for finding in findings_of(cli_house.rollbook())]
     assert f"LATE the last night due was {night(2)} 02:15 UTC: it is held: see `rollbook held`, then approve it" in text
     assert any("is held: see `rollbook held`" in says for says in findings)
     assert not any("was not synced" in says for says in findings)

@@ -18,15 +18,13 @@ from rollbook.export.query import export
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.night.writing import writer
 from rollbook.operations import discard as discards
 from rollbook.operations.restore import restore
-from rollbook.operations.status import load_status
 from rollbook.privacy import erasure as erasing
 from rollbook.privacy.erasure import Holdings
 from rollbook.store.clean import clean
 from rollbook.views import editable
-from tests.support.nights import House, asked, folder, new_house, night
+from tests.support.nights import House, asked, folder, new_house, night, status_of
 from tests.support.processes import canary
 from tests.support.reading import writable
 from tests.support.records import student
@@ -152,7 +150,7 @@ def test_an_erased_student_is_in_no_file_and_nobody_else_changes(erasure: Simple
 
 def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore; a night that still lists the student; a rebuild, a backfill, a discard undone."""
-    restore(erased.rollbook(), erased.rollbook().warehouse.kept()[-1])
+    restore(erased.rollbook().writer(), erased.rollbook().warehouse.kept()[-1])
     assert_gone(erased)
     erased.service.requests.clear()
     with monkeypatch.context() as patch:
@@ -164,11 +162,11 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
     assert [(w.proof is not None, w.erased) for w in manifest.walks] == [(True, 1), (True, 0)]
     assert [a for a in asked(erased.service.requests) if str(canary.ID) in a or "anary" in a.lower()] == []
     before = erased.tables()
-    past.rebuild(erased.rollbook(), confirm=always)
-    past.backfill(erased.rollbook(), night(1), night(7), confirm=always)
+    past.rebuild(erased.rollbook().writer(), confirm=always)
+    past.backfill(erased.rollbook().writer(), night(1), night(7), confirm=always)
     assert_gone(erased)
     assert erased.tables() == before
-    discards.undo_discard(erased.rollbook(), night(5), confirm=always)
+    discards.undo_discard(erased.rollbook().writer(), night(5), confirm=always)
     assert_gone(erased)
 
 
@@ -178,7 +176,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House,
     canary.killed(house.warehouse, die_at)
     assert others(house) == before
     begun = house.rollbook().raw.erasure_register.count == 1
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     if not begun:  # nothing was written yet, so there is nothing to finish
         assert canary.found(house.warehouse)
@@ -199,7 +197,7 @@ def test_the_next_writer_removes_erased_students_from_restored_backups(lived: Ho
     erased.published.unlink()
     erased.published.symlink_to(Path("published", oldest.name))
     assert canary.found(erased.warehouse)
-    with writer(erased.rollbook()):
+    with erased.rollbook().writer().writing():
         pass
     assert_gone(erased)
     assert others(erased) == before
@@ -239,11 +237,11 @@ def test_expired_days_that_a_backup_brings_back_are_read_without_the_student(exp
         house.published.symlink_to(newest)
         assert canary.found(house.warehouse)
         if restored:
-            restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
+            restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[-1])
         else:
             house.sync()
         assert canary.found(house.warehouse) == {}
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert_gone(house)
     assert others(house) | {"syncs": []} == before | {"syncs": []}  # one more sync than before
@@ -269,7 +267,7 @@ def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House
     assert len(house.rollbook().warehouse.kept()) == versions == 3
     with duckdb.connect(writable(house.published)) as con:
         con.execute("DELETE FROM history.students")
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert others(house) == before
 
@@ -280,10 +278,10 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         there = {str(p.relative_to(house.warehouse)): p for p in house.warehouse.rglob("*") if p.is_file()}
         return {name: p.read_bytes() for name, p in there.items() if name not in skipped}
 
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     before = state()
-    holdings = erasing.holdings(house.rollbook(), canary.ID)
+    holdings = erasing.holdings(house.rollbook().writer(), canary.ID)
     assert {k: holdings.counts[k] for k in ("landings", "records", "rejects", "days", "exports")} == {
         "landings": 6,
         "records": 6,
@@ -305,16 +303,16 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
 
 def test_a_student_under_a_legal_hold_is_not_erased(house: House) -> None:
     with pytest.raises(ArgumentError, match="The reason identifies the student"):
-        erasing.hold(house.rollbook(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
-    erasing.hold(house.rollbook(), canary.ID, reason="court, case 3")
+        erasing.hold(house.rollbook().writer(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
+    erasing.hold(house.rollbook().writer(), canary.ID, reason="court, case 3")
     there = canary.found(house.warehouse)
     assert not any(path.startswith("private/") for path in there)
     with pytest.raises(ArgumentError, match=r"under a legal hold since 2026-11-25 \(court, case 3\)"):
         erase(house)
     assert canary.found(house.warehouse) == there
-    erasing.lift(house.rollbook(), canary.ID)
+    erasing.lift(house.rollbook().writer(), canary.ID)
     with pytest.raises(ArgumentError, match="not under a legal hold"):
-        erasing.lift(house.rollbook(), canary.ID)
+        erasing.lift(house.rollbook().writer(), canary.ID)
     with pytest.raises(HeldError, match="not confirmed"):
         erase(house, confirm=lambda _: False)
 
@@ -337,7 +335,7 @@ def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None
 
 def test_an_erased_student_cannot_be_held_nor_the_register_lost(erased: House) -> None:
     with pytest.raises(ArgumentError, match="erased already"):
-        erasing.hold(erased.rollbook(), canary.ID, reason="too late")
+        erasing.hold(erased.rollbook().writer(), canary.ID, reason="too late")
     shutil.rmtree(erased.warehouse / "private")
     erased.service.requests.clear()
     for number in (7, 8):
@@ -380,9 +378,9 @@ def test_who_was_spoken_to_is_forgotten_with_the_student(house: House) -> None:
 
 
 def test_an_erasure_shows_its_progress_where_a_night_would(erased: House) -> None:
-    rollbook, shown = erased.rollbook(), set[str]()
-    rollbook.progress = lambda what, _done, _of: shown.add(what)  # as the command does
-    erasing.erase(rollbook, everybody(6)[0]["id"], reason="case 13", confirm=lambda _: True)
+    shown = set[str]()
+    writer = erased.rollbook().writer(lambda what, _done, _of: shown.add(what))  # as the command does
+    erasing.erase(writer, everybody(6)[0]["id"], reason="case 13", confirm=lambda _: True)
     assert shown == {"landings read", "landings", "days", "published files"}
 
 
@@ -400,7 +398,7 @@ def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased:
     shutil.copyfile(lived.published, writable(erased.published))
     with duckdb.connect(writable(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
-    with writer(erased.rollbook()):
+    with erased.rollbook().writer().writing():
         pass
     assert_gone(erased)
 
@@ -415,18 +413,18 @@ def test_a_readmitted_id_is_a_new_person_and_the_erased_stays_out(
     there = f"SELECT name, valid_from FROM history.students WHERE student_id = {canary.ID}"
     assert erased.query(there) == []
     assert any(m.startswith("1 record left out: the id is an erased student's") for m in caplog.messages)
-    assert load_status(erased.rollbook()).last_sync.kept_out == 1  # type: ignore[union-attr]
-    erasing.readmit(erased.rollbook(), canary.ID)
+    assert status_of(erased.rollbook()).last_sync.kept_out == 1  # type: ignore[union-attr]
+    erasing.readmit(erased.rollbook().writer(), canary.ID)
     with pytest.raises(ArgumentError, match="there is nobody to readmit"):
-        erasing.readmit(erased.rollbook(), canary.ID)
+        erasing.readmit(erased.rollbook().writer(), canary.ID)
     erased.night(8, tonight)
     assert erased.query(there) == [("New Pupil", night(8))]
-    assert load_status(erased.rollbook()).last_sync.kept_out == 0  # type: ignore[union-attr]
+    assert status_of(erased.rollbook()).last_sync.kept_out == 0  # type: ignore[union-attr]
     # A backup from before the erasure, and the erasure of somebody else, bring neither the one back nor the other out.
     for part in ("raw", "snapshots"):
         shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
     erase(erased, 5)
-    past.rebuild(erased.rollbook(), confirm=always)
+    past.rebuild(erased.rollbook().writer(), confirm=always)
     assert erased.query(there) == [("New Pupil", night(8))]
     left = {text for texts in canary.found(erased.warehouse).values() for text in texts}
     assert left == {str(canary.ID)}, "the new person has the id, and nothing else of the erased one is left"

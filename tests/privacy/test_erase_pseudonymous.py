@@ -52,7 +52,7 @@ def test_the_code_is_forgotten_and_nobody_elses(house: House) -> None:
     assert len(list((house.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
 
     house.night(3)  # the service still lists the student
-    past.rebuild(house.rollbook(), confirm=always)
+    past.rebuild(house.rollbook().writer(), confirm=always)
     assert coded(house) == set(others.values())
     assert canary.found(house.warehouse) == {}
 

@@ -18,7 +18,6 @@ from rollbook.export.query import export
 from rollbook.landing.bodies import MANIFEST, encode
 from rollbook.landing.manifest import Approval
 from rollbook.night.past import always
-from rollbook.night.writing import writer
 from rollbook.operations import discard as discards
 from rollbook.outputs.mirror.mirror import restore
 from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome
@@ -69,12 +68,12 @@ def write_about(house: House) -> None:
     root, rollbook = house.warehouse, house.rollbook()
     erase(house, 6)
     (root / "private" / "erasures" / "certificate-1.md").write_text(OLD_CERTIFICATE)
-    discards.discard(rollbook, night(2), reason=REASON, confirm=always)
+    discards.discard(rollbook.writer(), night(2), reason=REASON, confirm=always)
     manifest = house.landings(night(3))[-1]
     approval = Approval(by="head", approved_at=house.now, reason=REASON, held="20 go", held_at=house.now, counts=())
     approved = msgspec.structs.replace(manifest, approval=approval)
     files.write(rollbook.raw.open(manifest).path / MANIFEST, encode(approved))
-    erasing.hold(rollbook, 2, reason="case 3, brother of Zebedee Canarybird")
+    erasing.hold(rollbook.writer(), 2, reason="case 3, brother of Zebedee Canarybird")
     editable.contact(root, canary.ID, night(3), night(20))
     with (root / "contacted.csv").open("a") as file:
         file.write(f"2,{night(3)},{night(20)},brother of Zebedee\n")
@@ -104,7 +103,7 @@ def test_what_people_wrote_about_a_student_goes_with_the_student(house: House, t
     lake, into = tmp_path / "lake", tmp_path / "into"
     there = {name.partition("/")[0] for name in canary.found(house.warehouse)}
     assert there >= {"raw", "private", "exports", "contacted.csv", "build", "rollbook.duckdb"}
-    assert erasing.holdings(house.rollbook(), canary.ID).counts["reasons"] == 2
+    assert erasing.holdings(house.rollbook().writer(), canary.ID).counts["reasons"] == 2
     for reason in ("Canarybird, case 3", f"the girl {canary.ID}", "about zebedee", canary.REFERENCE):
         with pytest.raises(ArgumentError, match="The reason identifies the student"):
             erase(house, reason=reason)
@@ -136,7 +135,7 @@ def test_what_people_wrote_about_a_student_goes_with_the_student(house: House, t
     for path in (*(backup / "private").glob("access-*"), *(backup / "private" / "erasures").glob("certificate-1.md")):
         shutil.copy(path, house.warehouse / path.relative_to(backup))
     assert canary.found(house.warehouse)
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert_gone(house, lake, into)
     assert house.landings(night(3))[-1].approval == approval
@@ -147,11 +146,11 @@ def test_contacted_csv_of_a_readmitted_id_keeps_the_new_persons_lines() -> None:
         house.night(1)
         erase(house)
         house.at(10)
-        erasing.readmit(house.rollbook(), canary.ID)
+        erasing.readmit(house.rollbook().writer(), canary.ID)
         old, new = night(3), night(20)
         (house.warehouse / "contacted.csv").write_text(
             f"student_id,on,until\n{canary.ID},{old},{night(60)}\n{canary.ID},{new},{night(60)}\n"
         )
-        with writer(house.rollbook()):
+        with house.rollbook().writer().writing():
             pass
         assert [(each.student_id, each.on) for each in editable.read_contacted(house.warehouse)] == [(canary.ID, new)]

@@ -8,9 +8,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import MachineError
-from rollbook.night.writing import writer
-from rollbook.operations.status import load_status
-from tests.support.nights import House, night
+from tests.support.nights import House, night, status_of
 from tests.support.tiers import daily
 from tests.support.warehouses.pseudonyms import (
     codes,
@@ -82,7 +80,7 @@ def test_a_kill_between_both_swaps_is_repaired_by_the_next_writer(
         with pytest.raises(SystemExit):
             house.night(2, pupils(9))
     assert not is_current(house)
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         assert is_current(house)
     assert "did not match the published file; it was made again" in caplog.text
     assert current(house) == set(codes(house).values())
@@ -94,7 +92,7 @@ def killed(*_: Any, **__: Any) -> None:
 
 
 def is_current_by_status(house: House) -> bool:
-    report = load_status(house.rollbook()).pseudonymous
+    report = status_of(house.rollbook()).pseudonymous
     return report is not None and report.is_current
 
 
@@ -125,6 +123,6 @@ def test_a_damaged_file_is_told_and_made_again(house: House, content: bytes | No
     file = pseudonymous(house).resolve()
     file.unlink() if content is None else file.write_bytes(content)
     assert not is_current_by_status(house)
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert is_current(house)

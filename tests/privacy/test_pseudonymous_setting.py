@@ -10,8 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from rollbook.operations.restore import restore
-from rollbook.operations.status import load_status
-from tests.support.nights import House
+from tests.support.nights import House, status_of
 from tests.support.processes.machines import reached
 from tests.support.warehouses.pseudonyms import (
     codes,
@@ -26,7 +25,7 @@ from tests.support.warehouses.pseudonyms import (
 def test_turned_off_the_file_goes_and_the_codes_stay(house: House, caplog: pytest.LogCaptureFixture) -> None:
     house.night(1)
     assigned = codes(house)
-    report = load_status(house.rollbook(pseudonymous=False)).pseudonymous
+    report = status_of(house.rollbook(pseudonymous=False)).pseudonymous
     assert report is not None
     assert (report.is_wanted, report.is_current) == (False, True)
     house.night(2, over={"pseudonymous": False})
@@ -84,6 +83,6 @@ def test_a_file_whose_making_fails_is_never_shown(house: House, monkeypatch: pyt
     shown = pseudonymous(house).resolve()
     monkeypatch.setattr("rollbook.privacy.pseudonymous.clean", Mock(side_effect=OSError(errno.EIO, "")))
     rollbook = house.rollbook()
-    restore(rollbook, rollbook.warehouse.kept()[0])
+    restore(rollbook.writer(), rollbook.warehouse.kept()[0])
     assert pseudonymous(house).resolve() == shown
     assert not rollbook.warehouse.next_pseudonymous.exists()

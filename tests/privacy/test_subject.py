@@ -66,7 +66,7 @@ def house() -> Iterator[House]:
         with pytest.raises(HeldError):
             house.night(10, [me(name="Held Name")])
         house.night(11, [me(name="Discarded Name"), *OTHERS])
-        discard(house.rollbook(), night(11), reason="for this test")
+        discard(house.rollbook().writer(), night(11), reason="for this test")
         for student_id in (ME, OTHERS[0]["id"]):
             editable.contact(house.warehouse, student_id, night(9), night(20))
         yield house

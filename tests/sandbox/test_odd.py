@@ -8,9 +8,8 @@ import duckdb
 import pytest
 
 from rollbook.night import sync
-from rollbook.operations.doctor import examine
 from rollbook.sandbox import Sandbox
-from tests.support.nights import folder, tables_in
+from tests.support.nights import findings_of, folder, tables_in
 from tests.support.reading import rows
 from tests.support.warehouses.days import FIRST, KEY, rollbook
 
@@ -36,14 +35,14 @@ def test_an_odd_service_is_stored_as_the_plain_one() -> None:
         with folder() as warehouse, Sandbox(330, day=FIRST, api_key=KEY, odd=odd) as sandbox:
             for number in range(3):
                 sandbox.day = FIRST + timedelta(days=number)
-                assert sync(rollbook(warehouse, sandbox.url, today=sandbox.day)).manifest.proven
+                assert sync(rollbook(warehouse, sandbox.url, today=sandbox.day).writer()).manifest.proven
             book = rollbook(warehouse, sandbox.url, today=sandbox.day)
             with duckdb.connect(book.warehouse.published_file, read_only=True) as con:
                 tables.append(tables_in(con))
             refused += rows(
                 book.warehouse.published_file, "SELECT DISTINCT table_name, column_name FROM ops.refused_values"
             )
-            says = " ".join(finding.says for finding in examine(book))
+            says = " ".join(finding.says for finding in findings_of(book))
     assert tables[0] == tables[1]
     assert refused == []
     for oddity in SEEN:

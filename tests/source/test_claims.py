@@ -52,7 +52,7 @@ def test_a_school_is_refused_while_another_warehouse_holds_it(district: District
 
     district.write()
     assert synced(district, 2, "ash") == {"ash": NightKind.FAILED}  # the warehouse still holds birch's school
-    discard(district.house("ash").rollbook(), night(1), reason="birch's key", confirm=always)
+    discard(district.house("ash").rollbook().writer(), night(1), reason="birch's key", confirm=always)
     assert wrong(district, 2, "birch") == wrong(district, 2, "ash") == []
     assert synced(district, 2) == BOTH
     assert district.house("ash").query("SELECT school_id FROM institution") == [(100,)]

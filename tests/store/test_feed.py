@@ -79,7 +79,7 @@ def test_a_discarded_day_is_told(house: House) -> None:
     house.night(1, students(6), classes(3))
     house.night(2, [*students(5), student(6, name="Wrong")])
     poll(house, consumer)
-    discards.discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    discards.discard(house.rollbook().writer(), night(2), reason="on trial", confirm=always)
     poll(house, consumer)
     assert (consumer.whole, set(consumer.told)) == (1, {"changed"})
 
@@ -91,7 +91,7 @@ def test_who_came_and_went_on_days_that_one_publish_takes_over_is_told(house: Ho
     poll(house, consumer)
     house.night(2, [*students(6), student(9)])
     house.night(3, students(6))
-    restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
+    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[-1])
     house.night(4)
     poll(house, consumer)
     assert (consumer.whole, set(consumer.told)) == (1, {"corrected"})
@@ -104,7 +104,7 @@ def test_a_file_from_before_and_what_follows_it_are_told_from_what_is_lost(house
     poll(house, early)
     house.night(3, students(8))
     poll(house, late)
-    restore(house.rollbook(), house.rollbook().warehouse.kept()[0])
+    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[0])
     poll(house, early, late)
     assert (early.whole, late.whole) == (1, 2)
     house.night(4, students(9))
@@ -116,7 +116,7 @@ def test_a_rebuild_from_nothing_begins_an_epoch(house: House) -> None:
     consumer = Consumer()
     house.night(1, students(6), classes(3))
     poll(house, consumer)
-    past.rebuild(house.rollbook(), confirm=always)
+    past.rebuild(house.rollbook().writer(), confirm=always)
     poll(house, consumer)
     assert consumer.whole == 2
 

@@ -51,7 +51,7 @@ def test_every_value_is_right_below_a_folder_with_any_name(name: str) -> None:
             (night(2), "Pupil 2"),
         ]
         tables = house.tables()
-        past.rebuild(house.rollbook())
+        past.rebuild(house.rollbook().writer())
         assert house.tables() == tables
         with open_published(house.published) as con:
             lock(con, house.published, "SELECT 1")

@@ -205,7 +205,7 @@ class World:
     def compose(self, day: date) -> None:
         """Make a day of the lake from what counts of it."""
         if counted := self.book.landings.counted(day):
-            self.book.composer.recompose(counted)
+            self.book.place.composer.recompose(counted)
 
     def catch_up(self) -> None:
         """Bring the history up to the lake, the fast way."""

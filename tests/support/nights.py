@@ -23,8 +23,11 @@ import stamina
 from rollbook.assembly import assemble
 from rollbook.landing.manifest import Manifest
 from rollbook.night import Synced, sync
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.stages import Landed, land, plan
+from rollbook.opened import Rollbook
 from rollbook.operations import approvals
+from rollbook.operations.doctor import Finding, examine
+from rollbook.operations.status import Status, load_status
 from rollbook.settings import Settings, load
 from rollbook.store import checks
 from tests.support.models import model
@@ -97,8 +100,24 @@ def folder() -> Iterator[Path]:
 
 def approve_held(rollbook: Rollbook, day: date | None = None, *, every_day: bool = False, **given: Any) -> Synced:
     """Approve what is held on a day (default: the newest held day), or on every day."""
-    shown = approvals.to_approve(rollbook, day, every_day=every_day)
-    return approvals.approve(rollbook, [held.hold_digest for held in shown], **given)
+    shown = approvals.to_approve(rollbook.place, day, every_day=every_day)
+    return approvals.approve(rollbook.writer(), [held.hold_digest for held in shown], **given)
+
+
+def landed(rollbook: Rollbook) -> Landed:
+    """What a fetch lands today, before anything is decided. Requires the writer lock."""
+    planned = plan(rollbook.place, None, rollbook.settings, rollbook.clock())
+    return land(rollbook.place, planned, rollbook.settings, clock=rollbook.clock)
+
+
+def status_of(rollbook: Rollbook) -> Status:
+    """The status of a warehouse."""
+    return load_status(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock())
+
+
+def findings_of(rollbook: Rollbook) -> list[Finding]:
+    """What doctor finds."""
+    return list(examine(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock()))
 
 
 class House:
@@ -148,7 +167,7 @@ class House:
     def sync(self, day: date | None = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Synced:
         """One sync; retries do not wait."""
         with stamina.set_testing(True, attempts=TRIES, cap=True):
-            return sync(self.rollbook(**(over or {})), day, **arguments)
+            return sync(self.rollbook(**(over or {})).writer(), day, **arguments)
 
     def approve(self, day: date | None = None, *, over: dict[str, Any] | None = None) -> Synced:
         """Approve what is held."""

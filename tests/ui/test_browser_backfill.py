@@ -40,7 +40,7 @@ def warehouses() -> Iterator[tuple[Path, Path]]:
         copy(source, root, [d for d in LANDED if d != NEVER])
         killed_or_done(start(Job("rebuild", root, "http://127.0.0.1:9", FIRST, LANDED[-1], wrongly=True)))
         copy(root, twin)
-        past.backfill(rollbook(twin), RANGE[0], RANGE[-1])
+        past.backfill(rollbook(twin).writer(), RANGE[0], RANGE[-1])
         yield root, twin
 
 
@@ -118,7 +118,7 @@ def test_an_operator_backfills_a_range_of_days_from_an_assets_page(
         # A day is discarded: the server loads the code again, which has one day less, but not before the end of a
         # backfill that was launched before.
         launch(page, url, "tables/classes", len(RANGE) - 1)
-        discard(rollbook(warehouse), RANGE[-1], None, reason="a wrong clock", confirm=always)
+        discard(rollbook(warehouse).writer(), RANGE[-1], None, reason="a wrong clock", confirm=always)
         waiting = True
         while waiting:
             days, statuses = shown_days(served, "raw/students"), status_of_backfills(served)

@@ -103,7 +103,9 @@ def test_nights_come_in_though_workers_are_killed_and_the_power_fails(tmp_path: 
         assert published(warehouse) == listed
         # The daemon was stopped in the middle of something; the next sync leaves nothing of that.
         first = date.fromisoformat(env["ROLLBOOK_FIRST_DATE"])
-        sync(assemble(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)))
+        sync(
+            assemble(load(base_url=sandbox.url, api_key="sandbox-key", warehouse=warehouse, first_date=first)).writer()
+        )
         assert left_over(warehouse) == []
         assert published(warehouse) == listed
     assert all("failed" in text or "again" in text for text in hook.texts)

@@ -34,7 +34,7 @@ LAUNCH = """mutation($config: RunConfigData!, $tags: [ExecutionTag!]) { launchRu
 
 def launch(house: House) -> dict[str, Any]:
     """A launch that approves what is held today, and says that the superintendent asked for it."""
-    (held,) = approvals.to_approve(house.rollbook())
+    (held,) = approvals.to_approve(house.rollbook().place)
     options = {"held": [held.hold_digest], "reason": "as told"}
     tags = [{"key": "rollbook/by", "value": "superintendent"}]
     return {"query": LAUNCH, "variables": {"config": {"ops": {"approve": {"config": options}}}, "tags": tags}}

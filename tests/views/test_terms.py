@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import SettingError
-from rollbook.night.stages import merge, publish
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge
 from rollbook.settings import ROOT
 from rollbook.views import editable
 from rollbook.views.editable import Term
@@ -76,19 +75,19 @@ def test_they_are_read_at_each_publish_and_the_calendar_counts_their_weeks(fortn
     school = fortnight.copy(tmp_path / "w")
     (school.warehouse / "terms.csv").write_text(editable.render_terms())
     rollbook = school.rollbook()
-    with writer(rollbook):
-        publish(rollbook, merge(rollbook))
+    with rollbook.writer().writing():
+        rollbook.writer().publish(merge(rollbook.place))
     assert school.rows("SELECT COUNT(term), COUNT(term_week) FROM calendar") == [(0, 0)]
     days = [r[0] for r in school.rows("SELECT day FROM calendar")]
     thursday = next(day for day in days[1:] if day.isoweekday() == 4)
     (school.warehouse / "terms.csv").write_text(editable.render_terms([Term("Harvest", thursday, days[-2])]))
-    with writer(rollbook):
-        publish(rollbook, merge(rollbook))
+    with rollbook.writer().writing():
+        rollbook.writer().publish(merge(rollbook.place))
     assert school.rows("FROM terms") == [("Harvest", thursday, days[-2])]
     weeks = dict(school.rows("SELECT day, term_week FROM calendar WHERE term = 'Harvest'"))
     assert list(weeks) == [day for day in days if thursday <= day <= days[-2]]
     assert weeks == {day: 1 + (day.toordinal() - 1) // 7 - (thursday.toordinal() - 1) // 7 for day in weeks}
     (school.warehouse / "terms.csv").write_text(HEADING + "Harvest,soon,later\n")
-    with writer(rollbook), pytest.raises(SettingError, match=r"terms\.csv, line 2"):
-        publish(rollbook, merge(rollbook))
+    with rollbook.writer().writing(), pytest.raises(SettingError, match=r"terms\.csv, line 2"):
+        rollbook.writer().publish(merge(rollbook.place))
     assert len(school.rows("FROM terms")) == 1

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import SettingError
-from rollbook.night.stages import merge, publish
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge
 from rollbook.settings import ROOT
 from rollbook.views import editable
 from tests.support.warehouses.school import School
@@ -81,8 +80,8 @@ def test_thresholds_are_read_at_each_publish_and_decide_the_list(fortnight: Scho
     assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
     (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,100,\n")
     assert school.rows(low)[0][0] < 100
-    with writer(school.rollbook()):
-        publish(school.rollbook(), merge(school.rollbook()))
+    with school.rollbook().writer().writing():
+        school.rollbook().writer().publish(merge(school.rollbook().place))
     scored = school.rows("SELECT COUNT(*) FROM student_summaries WHERE average_score < 100")
     assert school.rows(low) == scored
     assert school.rows("SELECT value FROM thresholds WHERE name = 'score_below'") == [(100,)]
@@ -93,12 +92,12 @@ def test_a_malformed_one_stops_the_publish_and_nothing_is_lost(fortnight: School
     before = hashlib.sha256(school.published.read_bytes()).hexdigest()
     (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,high,\n")
     rollbook = school.rollbook()
-    with pytest.raises(SettingError, match=r"thresholds\.csv, line 2"), writer(rollbook):
-        publish(rollbook, merge(rollbook))
+    with pytest.raises(SettingError, match=r"thresholds\.csv, line 2"), rollbook.writer().writing():
+        rollbook.writer().publish(merge(rollbook.place))
     assert hashlib.sha256(school.published.read_bytes()).hexdigest() == before
     assert "thresholds.csv, line 2" in (school.warehouse / "report.html").read_text()
     (school.warehouse / "thresholds.csv").unlink()
-    with writer(rollbook):
-        publish(rollbook, merge(rollbook))
+    with rollbook.writer().writing():
+        rollbook.writer().publish(merge(rollbook.place))
     assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
     assert "thresholds.csv, line 2" not in (school.warehouse / "report.html").read_text()

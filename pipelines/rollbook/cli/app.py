@@ -47,7 +47,7 @@ from rollbook.util.text import cell, printable
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
-    from rollbook.night.rollbook import Rollbook
+    from rollbook.opened import Rollbook
     from rollbook.source.pagination import Progress as Show
 
 PACKAGE = Path(__file__).resolve().parent.parent

@@ -45,7 +45,7 @@ from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
-    from rollbook.night.rollbook import Rollbook
+    from rollbook.opened import Rollbook
     from rollbook.operations.doctor import Finding
     from rollbook.operations.status import LastSync, Status
     from rollbook.privacy.erasure import Holdings
@@ -238,7 +238,7 @@ def status(
     from rollbook.operations.status import load_status
 
     rollbook = open_rollbook(demo=demo)
-    status = load_status(rollbook, home())
+    status = load_status(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock(), home())
     if as_json:
         print_json(status)
         return
@@ -324,7 +324,10 @@ def doctor() -> None:
 
     rollbook = open_rollbook(fetches=True)
     levels = set()
-    for finding in (*_examine_dagster(home()), *examine(rollbook)):
+    for finding in (
+        *_examine_dagster(home()),
+        *examine(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock()),
+    ):
         levels.add(finding.level)
         out.print(f"{LEVELS[finding.level]}  [bold]{finding.what}[/]: {safe(finding.says)}")
     if Level.FAILED in levels:
@@ -429,7 +432,6 @@ def rotate(
     Takes effect at once. The old codes stop working: tables that analysts saved with old codes cannot be joined with
     the new file, and `rollbook codes find` no longer knows old codes.
     """
-    from rollbook.night.writing import writer
     from rollbook.privacy.pseudonymous import Pseudonymous
 
     rollbook = open_rollbook()
@@ -437,7 +439,7 @@ def rotate(
         raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
     file = rollbook.listener(Pseudonymous)
     with _built_again(rollbook):
-        with writer(rollbook):
+        with rollbook.writer().writing():
             count = file.rotate(rollbook.clock())
         out.print(f"A new release has begun, with {count_of(count, 'code')}.")
         if not file.wanted:
@@ -496,17 +498,17 @@ def erase(
     rollbook = open_rollbook()
     root = rollbook.warehouse.root
     if hold:
-        erasure.hold(rollbook, student, reason=reason)
+        erasure.hold(rollbook.writer(), student, reason=reason)
         out.print("[bold green]Held.[/] `rollbook erase` refuses this student until --lift.")
         return
     if lift:
-        erasure.lift(rollbook, student)
+        erasure.lift(rollbook.writer(), student)
         out.print("[bold green]Lifted.[/] The student may be erased.")
         return
 
     if readmit:
         log.note(root, "erase --readmit", students=1)
-        erasure.readmit(rollbook, student)
+        erasure.readmit(rollbook.writer(), student)
         out.print(
             "[bold green]Readmitted.[/] The next sync takes the records with this id. What was erased stays erased."
         )
@@ -519,13 +521,13 @@ def erase(
         return yes or confirmed("This cannot be undone. Go on?")
 
     with _built_again(rollbook):
-        with progress() as rollbook.progress:
+        with progress() as show:
             if dry_run:
-                holdings = erasure.holdings(rollbook, student)
+                holdings = erasure.holdings(rollbook.writer(show), student)
                 log.note(root, "erase --dry-run", students=int(holdings.anything))
                 _show(holdings, "Would be erased")
                 return
-            certificate = erasure.erase(rollbook, student, reason=reason, confirm=confirm, home=home())
+            certificate = erasure.erase(rollbook.writer(show), student, reason=reason, confirm=confirm, home=home())
         out.print(Markdown(certificate.text))
     out.print(f"[bold green]Erased.[/] The certificate is kept as {safe(str(certificate.path.relative_to(root)))}.")
     if certificate.counts.get("recognised"):

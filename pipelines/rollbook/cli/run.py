@@ -43,7 +43,7 @@ from rollbook.util.text import count_of, listed
 if TYPE_CHECKING:
     from rollbook.landing.manifest import Manifest
     from rollbook.night.past import Backfilled
-    from rollbook.night.rollbook import Rollbook
+    from rollbook.opened import Rollbook
     from rollbook.outputs.mirror.mirror import Mirror
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
@@ -135,12 +135,12 @@ def sync(
         return
     if every_day or yes:
         raise ArgumentError("--all and --yes are about an approval: add --approve")
-    chosen = rollbook.partition(day or rollbook.today())
+    chosen = rollbook.partition(day)
     before = rollbook.landings.counted(chosen)
     from rollbook import night
 
-    with _recorded(rollbook, chosen), progress() as rollbook.progress:
-        night.sync(rollbook, chosen, details=details, fresh=fresh)
+    with _recorded(rollbook, chosen), progress() as show:
+        night.sync(rollbook.writer(show), chosen, details=details, fresh=fresh)
     if as_json:
         print_json(_as_json(rollbook.landings.counted(chosen)[-1]))
         return
@@ -188,9 +188,9 @@ def _approve(rollbook: Rollbook, day: date | None, reason: str, *, every_day: bo
 
     if day and every_day:
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
-    held = approvals.to_approve(rollbook, day, every_day=every_day)
+    rollbook.settings.check_words(reason)
+    held = approvals.to_approve(rollbook.place, day, every_day=every_day)
     for each in held:
-        approvals.approval(rollbook, each, reason)  # what is wrong is refused before anything is said
         out.print(
             f"Approving landing {each.landing} of {each.snapshot_date} ({each.hold_digest}), held because"
             f" {escape(each.reason)}."
@@ -210,8 +210,8 @@ def _approve(rollbook: Rollbook, day: date | None, reason: str, *, every_day: bo
             Hold(reason="", counts=()),
         )
     digests = [each.hold_digest for each in held]
-    with _recorded(rollbook, days[-1]), progress() as rollbook.progress:
-        approvals.approve(rollbook, digests, days=days, reason=reason)
+    with _recorded(rollbook, days[-1]), progress() as show:
+        approvals.approve(rollbook.writer(show), digests, days=days, reason=reason)
     for approved in days:
         _print_synced(rollbook, approved)
 
@@ -233,7 +233,7 @@ def _print_preview(rollbook: Rollbook) -> None:
     """Print what a sync would do now."""
     from rollbook.operations.diff import diff
 
-    differences = diff(rollbook)
+    differences = diff(rollbook.place, rollbook.settings, clock=rollbook.clock)
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
     title = titles.get(differences.outcome, "[bold red]Would fail[/]")
     out.print(f"{title}: {differences.manifest.snapshot_date}, {received(differences.manifest.received)}.")
@@ -264,9 +264,8 @@ def held(
     from rollbook.privacy import access
 
     rollbook = open_rollbook()
-    waiting = approvals.to_approve(rollbook, day)[-1]
-    with progress() as rollbook.progress:
-        would = going(rollbook, waiting)
+    waiting = approvals.to_approve(rollbook.place, day)[-1]
+    would = going(rollbook.place, waiting, rollbook.settings)
     if names:
         access.note(rollbook.warehouse.root, "held --names", students=len(would.students))
     out.print(f"Landing {waiting.landing} of {waiting.snapshot_date} is held because {safe(waiting.reason)}.")
@@ -292,8 +291,8 @@ def backfill(first: Day, last: Day, yes: Yes = False, demo: Demo = False) -> Non
 
     days = past.days_between(first, last)
     rollbook.partition(max(last, rollbook.first_day()))
-    with progress() as rollbook.progress:
-        done = past.backfill_days(rollbook, days, confirm=_confirming(yes=yes))
+    with progress() as show:
+        done = past.backfill_days(rollbook.writer(show), days, confirm=_confirming(yes=yes))
     _print_backfill(done)
 
 
@@ -316,8 +315,8 @@ def rebuild(
     rollbook = open_rollbook()
     from rollbook.night import past
 
-    with progress() as rollbook.progress:
-        done = past.rebuild(rollbook, confirm=_confirming(yes=yes), accept_loss=accept_loss)
+    with progress() as show:
+        done = past.rebuild(rollbook.writer(show), confirm=_confirming(yes=yes), accept_loss=accept_loss)
     _print_backfill(done)
 
 
@@ -348,12 +347,12 @@ def discard(
         return yes or _confirmed_hold(hold)
 
     if undo:
-        back = discards.undo_discard(rollbook, day, landing, confirm=confirm)
+        back = discards.undo_discard(rollbook.writer(), day, landing, confirm=confirm)
         out.print(f"[bold green]Put back[/] landing {back.landing} of {day}; it counts again ({back.verdict}).")
         return
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is kept with the landing')
-    discarded = discards.discard(rollbook, day, landing, reason=reason.strip(), confirm=confirm)
+    discarded = discards.discard(rollbook.writer(), day, landing, reason=reason.strip(), confirm=confirm)
     out.print(
         f"[bold green]Discarded[/] landing {discarded.landing} of {day}. `rollbook discard {day} --undo` puts it back."
     )
@@ -394,7 +393,7 @@ def restore(
     if chosen is None:
         advice = f"choose 1 to {len(versions)}, as `rollbook restore` lists them" if versions else "none is kept yet"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
-    republish(rollbook, chosen)
+    republish(rollbook.writer(), chosen)
     out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
@@ -424,7 +423,7 @@ def prune(
 
     rollbook = open_rollbook()
     keep = rollbook.settings.keep_days
-    days, size = status.expiry(rollbook)
+    days, size = status.expiry(rollbook.place, keep)
     if keep is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
     elif not days:
@@ -433,7 +432,7 @@ def prune(
         what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
         out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
         if not dry_run:
-            status.prune(rollbook)
+            status.prune(rollbook.writer())
     if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return
@@ -548,11 +547,9 @@ def mirror_verify(
 
     Exits 1 when a file is missing or differs there, or what the copy holds is missing here, or a row differs.
     """
-    from rollbook.night.writing import writer
-
     rollbook, copy = _mirrored()
     if restored:
-        with writer(rollbook), progress() as show:
+        with rollbook.writer().writing(), progress() as show:
             copy.update(rollbook.clock(), progress=show)
             copy.prove(rollbook.clock(), show)
         out.print(f"{copy.remark()}.")

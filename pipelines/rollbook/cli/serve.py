@@ -62,7 +62,7 @@ from rollbook.util import address, files, machine
 from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
-    from rollbook.night.rollbook import Rollbook
+    from rollbook.opened import Rollbook
 
 STOP_WITHIN = 20.0  # seconds
 MAX_SOCKET = 100  # bytes of a socket's path
@@ -453,7 +453,6 @@ def demo(
     from rich.syntax import Syntax
 
     from rollbook.export.query import run_query
-    from rollbook.night.writing import writer
     from rollbook.sandbox import Sandbox
     from rollbook.sandbox.institution import terms as terms_between
     from rollbook.views import editable
@@ -462,8 +461,8 @@ def demo(
         prepare(sandbox.url)
         rollbook = open_rollbook()
         if rollbook.bound_to() is not None:  # an earlier demo
-            with writer(rollbook):
-                rollbook.clear()
+            with rollbook.writer().writing():
+                rollbook.place.clear()
         last = rollbook.today()
         played = [last - timedelta(days=n) for n in reversed(range(days))]
         os.environ[f"{PREFIX}FIRST_DATE"] = str(played[0])
@@ -507,9 +506,9 @@ def play_day(rollbook: Rollbook, day: date, *, in_dagster: bool = False) -> None
         subprocess.run(command, cwd=os.environ["DAGSTER_HOME"], env=env, capture_output=True, check=False)  # noqa: S603 - our own
     else:
         with suppress(HeldError):
-            sync(rollbook, day)
+            sync(rollbook.writer(), day)
     if (held := rollbook.landings.held(day)) is not None:
-        approvals.approve(rollbook, [held.hold_digest], reason="the summer of a made-up school")
+        approvals.approve(rollbook.writer(), [held.hold_digest], reason="the summer of a made-up school")
         err.print(f"Held: {escape(held.reason)}. Approved.")
     if not rollbook.landings.counted(day):
         raise RollbookError(f"Dagster could not sync {day}: `{command_name()} serve --demo` shows the run's log")

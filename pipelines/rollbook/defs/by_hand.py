@@ -15,7 +15,7 @@ from rollbook.assembly import assemble
 from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.errors import ArgumentError, RollbookError
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.operations import approvals, discard
 
 # Who decided, where nobody is known.
@@ -61,10 +61,10 @@ def jobs(school: School) -> list[dg.JobDefinition]:
     @dg.op(name=school.named("approve"), required_resource_keys=resource)
     def approve(context: dg.OpExecutionContext, config: Approval) -> None:
         with _opened(context, school, config.institution) as rollbook:
-            held = approvals.to_approve(rollbook, every_day=True)
+            held = approvals.to_approve(rollbook.place, every_day=True)
             days = [each.snapshot_date for each in held if each.hold_digest in config.held]
             with _recorded(rollbook, max(days, default=rollbook.today())):
-                approvals.approve(rollbook, config.held, reason=config.reason, by=UI)
+                approvals.approve(rollbook.writer(), config.held, reason=config.reason, by=UI)
 
     @dg.op(name=school.named("landing"), required_resource_keys=resource)
     def discard_landing(context: dg.OpExecutionContext, config: Discarding) -> None:
@@ -76,7 +76,7 @@ def jobs(school: School) -> list[dg.JobDefinition]:
             if not config.reason.strip():
                 raise ArgumentError("Say why: the reason is kept with the landing")
             discard.discard(
-                rollbook,
+                rollbook.writer(),
                 day,
                 config.landing or None,
                 reason=config.reason.strip(),

@@ -13,7 +13,7 @@ import dagster as dg
 from rollbook.defs.facts import FILE, RAW, TABLE, last_decided, unclear, unknown_fields
 from rollbook.defs.school import School
 from rollbook.landing.manifest import Manifest
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.operations.data_quality import QUALITY_CHECKS, run_quality_checks
 from rollbook.operations.status import freshness, open_holds, why_late
 from rollbook.tables import WALKED
@@ -70,7 +70,7 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
     synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
     # A hold before a day that was synced since may still be decided, but need not be.
     waiting = [m.snapshot_date for m in open_holds(manifests) if m.snapshot_date >= synced]
-    due, late_by = freshness(rollbook, rollbook.newest(), rollbook.warehouse.shown())
+    due, late_by = freshness(rollbook.settings, rollbook.clock(), rollbook.newest(), rollbook.warehouse.shown())
     findings: dict[Check, str | int] = {
         ((TABLE, check.table), check.name): rows
         for check, rows in run_quality_checks(rollbook.warehouse.published_file)

@@ -12,7 +12,7 @@ import dagster as dg
 from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.landing.manifest import Manifest
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.outputs import report
 from rollbook.store.lake import DayRecord
 from rollbook.tables import TABLES, WALKED

@@ -18,7 +18,7 @@ from rollbook.defs.partitions import BACKFILL_TAGS, BY_HAND, NIGHTLY, PARTITION_
 from rollbook.defs.school import School
 from rollbook.errors import NothingLandedError, RollbookError
 from rollbook.institutions import Registry
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.operations.status import freshness, open_holds
 from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 
@@ -83,7 +83,7 @@ def unrecorded(context: dg.SensorEvaluationContext, school: School) -> dg.Sensor
     days = {day: [(m.landing, m.verdict) for m in rollbook.raw.manifests(day)] for day in landed}
     notes = {_values(note): note for note in _notes(school, rollbook)}
     newest = rollbook.newest()
-    due, late_by = freshness(rollbook, newest, rollbook.warehouse.shown())
+    due, late_by = freshness(rollbook.settings, rollbook.clock(), newest, rollbook.warehouse.shown())
     late = str(due) if newest is not None and late_by is not None else ""
     state = (days, [*notes], rollbook.warehouse.versions.newest(), late)
     now = sha256(repr(state).encode()).hexdigest()

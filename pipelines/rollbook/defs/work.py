@@ -14,7 +14,7 @@ from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Details
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Events = Iterator[Event | dg.MaterializeResult[None]]
@@ -76,12 +76,12 @@ def _work(
     """Sync or backfill; returns the days that were made. Raises RollbookError."""
     if is_sync:
         fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-        done = sync(rollbook, days[0], details=options.details, fresh=fresh, full_refresh=options.force)
+        done = sync(rollbook.writer(), days[0], details=options.details, fresh=fresh, full_refresh=options.force)
         if done.manifest.reason:
             context.log.warning(done.manifest.reason)
     else:
         confirm = always if options.confirm else within_hold
-        rebuilt = past.backfill_days(rollbook, days, confirm=confirm, full_refresh=options.force)
+        rebuilt = past.backfill_days(rollbook.writer(), days, confirm=confirm, full_refresh=options.force)
         for day, held in rebuilt.held.items():
             context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
         for reason in rebuilt.skipped.values():

@@ -48,7 +48,7 @@ from rollbook.fleet.worker import (
 from rollbook.institutions import Registry
 from rollbook.landing import formats
 from rollbook.landing.raw import RawStore
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.operations.doctor import Finding, Level
 from rollbook.operations.status import freshness
 from rollbook.outputs.notify import alerts
@@ -319,7 +319,7 @@ class Fleet:
         """Whether an institution is paused, or has ended a sync since."""
         state = load_state(self.path, name)
         try:
-            last = last_sync(own.rollbook.raw, state)
+            last = last_sync(own.place.raw, state)
         except (RollbookError, OSError):
             last = state.last
         return bool(state.why_paused(name)) or (last is not None and last.at >= since)
@@ -480,7 +480,7 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     try:
         rollbook = assemble(settings.load(fetches=False, institution=name), clock=fleet.clock)
         last, good, shown = last_sync(rollbook.raw, state), rollbook.newest(), rollbook.warehouse.shown()
-        due, late_by = freshness(rollbook, good, shown)
+        due, late_by = freshness(rollbook.settings, rollbook.clock(), good, shown)
     except (RollbookError, OSError) as error:
         message = error.message if isinstance(error, RollbookError) else type(error).__name__
         return msgspec.structs.replace(

@@ -118,7 +118,7 @@ def rebuild(text: str) -> str:
     """Rebuild an institution's warehouse from what was landed, as `rollbook rebuild` does, and publish it."""
     task = msgspec.json.decode(text)
     try:
-        past.rebuild(assemble(restored(task["settings"])), confirm=always if task["yes"] else within_hold)
+        past.rebuild(assemble(restored(task["settings"])).writer(), confirm=always if task["yes"] else within_hold)
         done = Rebuilt()
     except RollbookError as error:
         done = Rebuilt(error.message, error.exit_code)

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 from enum import StrEnum
 from multiprocessing.connection import Connection
@@ -28,18 +29,16 @@ from rollbook.errors import (
     HeldError,
     KeyRefusedError,
     NothingLandedError,
-    OtherInstitutionError,
     RollbookError,
     unexpected_error,
 )
 from rollbook.landing.manifest import Manifest
-from rollbook.night import finish, past
+from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import land
-from rollbook.night.writing import fetching
+from rollbook.opened import Rollbook
 from rollbook.operations.doctor import Finding, examine
-from rollbook.source.fetch import utc_now, why_refused
+from rollbook.outputs.notify.alerts import Alerts
+from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
 from rollbook.util import files
 from rollbook.util.text import printable
@@ -123,20 +122,10 @@ class Sync(Task, frozen=True, kw_only=True):
 
     def run(self, rollbook: Rollbook) -> NightOutcome:
         """The outcome of the night."""
-        day = rollbook.partition(self.day or rollbook.today())
-        with fetching(rollbook) as blocked:
-            counted = [] if self.fresh else rollbook.landings.counted(day)
-            if counted:
-                if blocked is not None:
-                    raise blocked
-                done = outcome_of(counted[-1], fetched=False)
-            else:
-                done = outcome_of(finish(rollbook, land(rollbook, day, fresh=self.fresh, blocked=blocked)).manifest)
-        bound = rollbook.bound_to() if len(rollbook.raw.days()) == 1 else None
-        # On its first day, another institution may have begun at the same moment with the same key.
-        if bound is not None and (refused := why_refused(rollbook.settings, bound, bound)):
-            raise OtherInstitutionError(refused)
-        return done
+        # The run alerts: it also knows of killed workers and of pauses, and sends one message for all.
+        writer = replace(rollbook.writer(), listeners=rollbook.listeners.without(Alerts))
+        done = sync(writer, self.day, fresh=self.fresh, unless_synced=not self.fresh)
+        return outcome_of(done.manifest, fetched=done.is_new)
 
 
 class Backfill(Task, frozen=True, kw_only=True):
@@ -149,7 +138,9 @@ class Backfill(Task, frozen=True, kw_only=True):
     def run(self, rollbook: Rollbook) -> NightOutcome:
         """The outcome of the backfill."""
         try:
-            done = past.backfill(rollbook, self.day, self.last, confirm=always if self.confirmed else within_hold)
+            done = past.backfill(
+                rollbook.writer(), self.day, self.last, confirm=always if self.confirmed else within_hold
+            )
         except NothingLandedError as error:
             return NightOutcome(kind=NightKind.SKIPPED, at=self.clock(), message=error.message)
         return NightOutcome(kind=NightKind.REBUILT, at=self.clock(), days=tuple(done.rebuilt), skipped=done.skipped)
@@ -161,7 +152,7 @@ class Check(Task, frozen=True, kw_only=True):
     def run(self, rollbook: Rollbook) -> list[Finding]:
         """The findings."""
         with machine_errors(rollbook.warehouse.root):
-            return list(examine(rollbook))
+            return list(examine(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock()))
 
 
 WorkerResult = NightOutcome | list[Finding]

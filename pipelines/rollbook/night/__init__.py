@@ -15,43 +15,66 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
+from rollbook.errors import OtherInstitutionError
 from rollbook.landing.manifest import Details, Manifest, TableCounts
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import Landed, land, merge, publish, snapshot
-from rollbook.night.writing import fetching, reported_end
+from rollbook.night.place import Place, today_at
+from rollbook.night.stages import land, merge, plan, publish, snapshot
+from rollbook.night.writing import Blocked, Writer, reported_end
+from rollbook.source.fetch import why_refused
 from rollbook.store.lake import DayRecord
+
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
 
 
 @dataclass(frozen=True)
 class Synced:
-    """The result of one sync: the landing with its verdict, and the changes in each current table."""
+    """The result of one sync: the landing with its verdict, and the changes in each current table. `is_new`: it was
+    merged now, and not by an earlier sync.
+    """
 
     manifest: Manifest
     day: DayRecord
     counts: tuple[TableCounts, ...]
+    is_new: bool = True
 
 
 def sync(
-    rollbook: Rollbook,
+    writer: Writer,
     day: date | None = None,
     *,
     details: Details = Details.none,
     fresh: bool = False,
     full_refresh: bool = False,
+    unless_synced: bool = False,
 ) -> Synced:
-    """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago;
-    `full_refresh` merges the whole lake into an empty file. Raises RollbookError; readers then keep the last
-    published file.
+    """Fetch, decide, merge, publish: the nightly job. `fresh` fetches even if the day was fetched minutes ago, and
+    `unless_synced` not at all if the day is synced already; `full_refresh` merges the whole lake into an empty file.
+    Raises RollbookError; readers then keep the last published file.
     """
-    with reported_end(rollbook, day or rollbook.today()), fetching(rollbook) as blocked:
-        landed = land(rollbook, day, details=details, fresh=fresh, blocked=blocked)
-        return finish(rollbook, landed, full_refresh=full_refresh)
+    place, settings, clock, listeners = writer.place, writer.settings, writer.clock, writer.listeners
+    with reported_end(listeners, day or today_at(settings, clock())), writer.fetching() as state:
+        blocked = state.error if isinstance(state, Blocked) else None
+        day, reuse = place.partition(day, settings, clock()), not fresh and details == "none"
+        if blocked is None and unless_synced and (counted := place.landings.counted(day)):
+            return Synced(counted[-1], place.lake.days()[day], (), is_new=False)
+        planned = plan(place, day, settings, clock(), blocked=blocked, known=listeners.landings(day), reuse=reuse)
+        landed = land(place, planned, settings, details=details, clock=clock, progress=writer.progress)
+        if blocked is not None:  # the landing is kept for the next writer
+            raise blocked
+        manifest, record = snapshot(place, landed, settings, clock())
+        merged = merge(place, full_refresh=full_refresh, ahead=landed.ahead, digest=record.digest)
+        publish(place, merged, settings, listeners, clock())
+        check_still_alone(place, settings)
+        return Synced(manifest, record, merged.counts)
 
 
-def finish(rollbook: Rollbook, landed: Landed, *, full_refresh: bool = False) -> Synced:
-    """Decide on a landing, merge and publish it: the rest of a night. Raises what the three stages raise."""
-    manifest, record = snapshot(rollbook, landed)
-    merged = merge(rollbook, full_refresh=full_refresh, ahead=landed.ahead, digest=record.digest)
-    publish(rollbook, merged)
-    return Synced(manifest, record, merged.counts)
+def check_still_alone(place: Place, settings: Settings) -> None:
+    """Raise OtherInstitutionError if, on this warehouse's first day, another one has begun with the same key meanwhile
+    (G11).
+    """
+    bound = place.bound_to() if len(place.raw.days()) == 1 else None
+    if bound is not None and (refused := why_refused(settings, bound, bound)):
+        raise OtherInstitutionError(refused)

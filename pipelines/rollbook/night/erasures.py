@@ -7,8 +7,7 @@ A landing, a day of the lake and a file each record how many erasures they inclu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import msgspec
 
 from rollbook.errors import DamagedError
 from rollbook.landing.erased import Matcher, StudentTraces, clean_certificate, find, rewrite
-from rollbook.landing.raw import RawStore
+from rollbook.night.place import Clock, Place
 from rollbook.source.pagination import Progress
 from rollbook.store import feed, ops, schema, without
 from rollbook.store.clean import clean
@@ -25,25 +24,24 @@ from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
 from rollbook.views import catalog, editable
 
-# Whom to remove from what reflects so many erasures.
+# Returns the matcher for students erased after the first n erasures.
 GoneSince = Callable[[int], Matcher]
 
 
 class Erasures:
     """The erasures of one warehouse. Requires the writer lock."""
 
-    def __init__(self, raw: RawStore, warehouse: Warehouse, clock: Callable[[], datetime], progress: Progress) -> None:
-        self.raw = raw
-        self.warehouse = warehouse
-        self.erasure_register = raw.erasure_register
+    def __init__(self, place: Place, clock: Clock, progress: Progress) -> None:
+        self.raw = place.raw
+        self.warehouse = place.warehouse
+        self.erasure_register = place.raw.erasure_register
         self.clock = clock
         self.progress = progress
-        # Traces of the student who is erased now, so that the landings need not be searched again.
-        self.found: dict[Path, StudentTraces] = {}
 
-    def clean(self) -> None:
+    def clean(self, traces: Mapping[Path, StudentTraces]) -> None:
         """Remove all erased students from the landings, the lake and the published files that still hold a trace, and
-        from what people wrote: contacted.csv, certificates, and the reasons of legal holds.
+        from what people wrote: contacted.csv, certificates, and the reasons of legal holds. `traces` has what was
+        found of a student already, by landing.
 
         So a backup from before an erasure is cleaned before it is read. Raises DamagedError for a landing that cannot
         be read, or when private/erasures/ is older than the landings.
@@ -53,22 +51,21 @@ class Erasures:
         erasures = self.erasure_register.count
         if erasures:
             gone_since = cache(self.erasure_register.matcher)
-            self._rewrite_landings(gone_since, erasures)
+            self._rewrite_landings(gone_since, erasures, traces)
             self._rewrite_days(gone_since, erasures)
             self._replace_files(gone_since)
             self._clean_words(gone_since(0))
 
-    def _rewrite_landings(self, gone_since: GoneSince, erasures: int) -> None:
+    def _rewrite_landings(self, gone_since: GoneSince, erasures: int, known: Mapping[Path, StudentTraces]) -> None:
         """Rewrite the landings that include fewer erasures. All are read before the first is changed."""
         behind = [folder for folder in self.raw.folders() if folder.manifest.erasures < erasures]
         traces = []
         for number, folder in enumerate(behind, start=1):
-            traces.append(self.found.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
+            traces.append(known.get(folder.path) or find(folder, gone_since(folder.manifest.erasures)))
             self.progress("landings read", number, len(behind))
         for number, each in enumerate(traces, start=1):
             rewrite(each, gone_since(each.landing.manifest.erasures), erasures)
             self.progress("landings", number, len(traces))
-        self.found = {}
 
     def _rewrite_days(self, gone_since: GoneSince, erasures: int) -> None:
         """Rewrite the days of the lake that include fewer erasures."""
@@ -122,7 +119,7 @@ class Erasures:
     def finish(self) -> None:
         """Remove what cannot be cleaned: copies that somebody altered. Requires that the published files are clean."""
         content, erased = self.erasure_register.read(), self.erasure_register.matcher().__contains__
-        for path in self.altered():
+        for path in altered(self.warehouse):
             if content.pending is not None or (
                 content.erased and without.may_hold(path, self.warehouse.scratch, erased)
             ):
@@ -136,6 +133,7 @@ class Erasures:
         """Record that the erasure under way is done."""
         self.erasure_register.write(msgspec.structs.replace(self.erasure_register.read(), pending=None))
 
-    def altered(self) -> list[Path]:
-        """Copies of published files that somebody altered, which may contain erased students."""
-        return [path for path in self.warehouse.altered.glob("*") if path.is_file()]
+
+def altered(warehouse: Warehouse) -> list[Path]:
+    """Copies of published files that somebody altered, which may contain erased students."""
+    return [path for path in warehouse.altered.glob("*") if path.is_file()]

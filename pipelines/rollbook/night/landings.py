@@ -286,7 +286,7 @@ class Composer:
 
 
 def _composed(manifests: Sequence[Manifest], parts: list[Part], candidate: Candidate) -> Composed:
-    """A day with its landings. It reflects the erasures that all of them reflect."""
+    """A day with its landings. Its erasure count is the lowest of theirs."""
     numbers = tuple(m.landing for m in manifests)
     return Composed(candidate, parts, numbers, min(m.erasures for m in manifests))
 

@@ -6,12 +6,18 @@ a night wrong does not listen. `assembly` says who listens.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from rollbook.errors import RollbookError
 from rollbook.landing.erased import Matcher, Pending
+from rollbook.store.database import machine_errors
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -34,7 +40,7 @@ class Listener:
     name = "a listener"
 
     def began(self, at: datetime) -> None:
-        """A writer has begun, and the warehouse is up to date: make up for what an earlier night left."""
+        """A writer has begun, and the warehouse is up to date: repair what an earlier night left unfinished."""
 
     def before_publish(self, next_file: Path, at: datetime) -> None:
         """The next file has passed the checks, and readers do not have the file yet."""
@@ -64,3 +70,53 @@ class Listener:
 
     def check(self) -> None:
         """Raise LostError if something was found to be lost here, after all was written."""
+
+
+L = TypeVar("L", bound=Listener)
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """The listeners of a warehouse, in the order in which they learn of something. `root` is the warehouse's folder."""
+
+    root: Path
+    each: tuple[Listener, ...] = ()
+
+    def __iter__(self) -> Iterator[Listener]:
+        """Yield them in that order."""
+        return iter(self.each)
+
+    def tell(self, what: Callable[[Listener], None]) -> None:
+        """Tell all of them something; a failure is a warning in the log."""
+        for listener in self.each:
+            try:
+                with machine_errors(self.root):
+                    what(listener)
+            except Exception as error:  # noqa: BLE001 - the night is worth more than any listener
+                # Other messages may hold values.
+                why = error.message if isinstance(error, RollbookError) else type(error).__name__
+                log.warning(
+                    "%s could not be brought up to date: %s. It stays as it was, and the next night tries again; see"
+                    " `rollbook status`",
+                    listener.name,
+                    why,
+                )
+
+    def landings(self, day: date) -> list[int]:
+        """The numbers of the day's landings that any of them knows of."""
+        numbers = list[int]()
+        self.tell(lambda listener: numbers.extend(listener.landings(day)))
+        return numbers
+
+    def check(self) -> None:
+        """Raise LostError if a listener found that something is lost here."""
+        for listener in self.each:
+            listener.check()
+
+    def without(self, kind: type[Listener]) -> Listeners:
+        """All others than those of a class."""
+        return Listeners(self.root, tuple(each for each in self.each if not isinstance(each, kind)))
+
+    def find(self, kind: type[L]) -> L | None:
+        """The listener of a class; None if there is none."""
+        return next((each for each in self.each if isinstance(each, kind)), None)

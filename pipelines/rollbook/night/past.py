@@ -11,10 +11,11 @@ from datetime import date, timedelta
 
 from rollbook.errors import ArgumentError, NotConfirmedError, NothingLandedError
 from rollbook.landing.manifest import Hold, Manifest, TableCounts, Verdict
-from rollbook.night.policy import change_guard, counted
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import merge, merge_into, publish
-from rollbook.night.writing import decide, recover, writer
+from rollbook.night.place import Place, quiet
+from rollbook.night.policy import HoldLimits, change_guard, counted
+from rollbook.night.stages import merge, merge_into
+from rollbook.night.writing import Writer
+from rollbook.source.pagination import Progress
 from rollbook.store import ops
 from rollbook.store.lake import DayRecord, StagedLake
 
@@ -73,102 +74,104 @@ def days_between(first: date, last: date) -> list[date]:
     return [first + timedelta(days=n) for n in range((last - first).days + 1)]
 
 
-def backfill(rollbook: Rollbook, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
+def backfill(writer: Writer, first: date, last: date, *, confirm: Confirm = within_hold) -> Backfilled:
     """Flatten the landed days of a range again from raw/, merge, publish once (G8).
 
     Raises NothingLandedError if no day of the range has a counted landing; ContractChangedError; NotConfirmedError if a
     table would lose more than the hold allows and that is not confirmed. Nothing changes then.
     """
-    return backfill_days(rollbook, days_between(first, last), confirm=confirm)
+    return backfill_days(writer, days_between(first, last), confirm=confirm)
 
 
 def backfill_days(
-    rollbook: Rollbook, days: Sequence[date], *, confirm: Confirm = within_hold, full_refresh: bool = False
+    writer: Writer, days: Sequence[date], *, confirm: Confirm = within_hold, full_refresh: bool = False
 ) -> Backfilled:
     """As `backfill`, for these days; `full_refresh` merges the whole lake into an empty file."""
-    with writer(rollbook):
-        done, staged = resnapshot(rollbook, days)
+    place = writer.place
+    with writer.writing():
+        done, staged = resnapshot(place, days, writer.progress)
         if not done.rebuilt:
             raise NothingLandedError(". ".join(done.skipped.values()))
-        merged = merge(rollbook, lake=staged, full_refresh=full_refresh)
-        confirm_loss(rollbook, confirm)
+        merged = merge(place, lake=staged, full_refresh=full_refresh)
+        confirm_loss(place, writer.settings, confirm)
         if merged.base is None:
-            ops.check(rollbook.raw)  # while nothing has changed
+            ops.check(place.raw)  # while nothing has changed
         staged.move_in()
-        publish(rollbook, merged)
+        writer.publish(merged)
         done.counts = merged.counts
     return done
 
 
-def rebuild(rollbook: Rollbook, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
+def rebuild(writer: Writer, *, confirm: Confirm = within_hold, accept_loss: bool = False) -> Backfilled:
     """Rebuild everything from `raw/` alone: the lake, the history by the definition, the record of the syncs.
 
     With `accept_loss`, it gives up the days that have expired and the landings that are missing from `raw/`; else
     it raises ExpiredError or LostError. Raises the errors of `backfill`, too. Nothing changes then.
     """
-    with writer(rollbook, unrecovered=True):
-        expired, missing = rollbook.landings.expired_days(), rollbook.recovery.missing() if accept_loss else []
+    place = writer.place
+    with writer.unrecovered():
+        expired, missing = place.landings.expired_days(), place.recovery.missing() if accept_loss else []
         if not accept_loss:
-            rollbook.recovery.refuse_to_lose()
-            rollbook.recovery.check_raw()
-        undecided = rollbook.landings.undecided()
-        done, staged = resnapshot(rollbook, rollbook.raw.days())
+            place.recovery.refuse_to_lose()
+            place.recovery.check_raw()
+        undecided = place.landings.undecided()
+        done, staged = resnapshot(place, place.raw.days(), writer.progress)
         if not (done.rebuilt or (accept_loss and undecided)):
             raise NothingLandedError(
-                f"{rollbook.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
+                f"{place.raw.root} holds no landing that counts, so there is nothing to rebuild from: restore it"
                 " from a backup. Everything else was left as it is"
             )
-        staged.hide(d for d in rollbook.lake.days() if d not in done.rebuilt)
-        merged = merge_into(rollbook, None, lake=staged, full_refresh=True)
+        staged.hide(d for d in place.lake.days() if d not in done.rebuilt)
+        merged = merge_into(place, None, lake=staged, full_refresh=True)
         done.counts = merged.counts
-        confirm_loss(rollbook, confirm)
-        ops.check(rollbook.raw)  # while nothing has changed
+        confirm_loss(place, writer.settings, confirm)
+        ops.check(place.raw)  # while nothing has changed
         if expired:
-            rollbook.raw.forget_expired(expired)
+            place.raw.forget_expired(expired)
         staged.move_in()
-        publish(rollbook, merged)
+        writer.publish(merged)
         if missing:  # an older file would bring the loss up again
-            rollbook.warehouse.versions.retire(leaving=0)
-        decide(rollbook, undecided)
+            place.warehouse.versions.retire(leaving=0)
+        writer.decide(undecided)
         return done
 
 
 def change_day(
-    rollbook: Rollbook, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
+    writer: Writer, day: date, manifests: Sequence[Manifest], change: Callable[[], None], confirm: Confirm
 ) -> None:
     """Make a day from these landings, if that is confirmed; `change` then applies it to `raw/`."""
-    landings = counted(manifests)
-    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    place, landings = writer.place, counted(manifests)
+    staged = StagedLake(place.lake, place.warehouse.staged_lake)
     if landings:
-        rollbook.composer.recompose(landings, staged)
+        place.composer.recompose(landings, staged)
     else:
         staged.hide([day])
     without = frozenset[date]() if landings else frozenset({day})
-    merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=without)
-    confirm_loss(rollbook, confirm)
-    rollbook.warehouse.drop_next()
+    merge_into(place, place.recovery.published_file(), lake=staged, without=without)
+    confirm_loss(place, writer.settings, confirm)
+    place.warehouse.drop_next()
     change()
-    recover(rollbook)  # as the next writer would after a kill at this point
+    writer.recover()  # as the next writer would after a kill at this point
 
 
-def resnapshot(rollbook: Rollbook, days: Iterable[date]) -> tuple[Backfilled, StagedLake]:
+def resnapshot(place: Place, days: Iterable[date], progress: Progress = quiet) -> tuple[Backfilled, StagedLake]:
     """Recompose days in a staged lake until the publish; verdicts stay (G8). Raises ContractChangedError."""
-    done, expired_days, chosen = Backfilled(), rollbook.raw.expired(), list(days)
-    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
+    done, expired_days, chosen = Backfilled(), place.raw.expired(), list(days)
+    staged = StagedLake(place.lake, place.warehouse.staged_lake)
     for number, day in enumerate(chosen, start=1):
-        counted = done.add_day(day, rollbook.raw.manifests(day), expired_days)
+        counted = done.add_day(day, place.raw.manifests(day), expired_days)
         if counted:
-            done.rebuilt[day] = rollbook.composer.recompose(counted, staged)
-        rollbook.progress("days", number, len(chosen))
+            done.rebuilt[day] = place.composer.recompose(counted, staged)
+        progress("days", number, len(chosen))
     return done, staged
 
 
-def confirm_loss(rollbook: Rollbook, confirm: Confirm) -> None:
+def confirm_loss(place: Place, limits: HoldLimits, confirm: Confirm) -> None:
     """Ask whether the next file may be published. Raises NotConfirmedError if not."""
-    counts, most = rollbook.recovery.rows_lost(), rollbook.settings.hold_removed_percent
+    counts, most = place.recovery.rows_lost(), limits.hold_removed_percent
     hold = Hold(reason=change_guard(counts, removed_percent=most, changed_percent=100, unverified={}), counts=counts)
     if not confirm(hold):
-        rollbook.warehouse.drop_next()
+        place.warehouse.drop_next()
         raise NotConfirmedError(
             f"Held: {hold.reason or 'it was not confirmed'}. Nothing was changed. If it is right, run it again"
             " with --yes (in the UI: with `confirm: true` in the launchpad)",

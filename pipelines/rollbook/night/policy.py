@@ -11,16 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rollbook.errors import ArgumentError
 from rollbook.flatten.values import CONFLICT
 from rollbook.landing.manifest import Hold, Manifest, Reject, TableCounts, Verdict
 from rollbook.tables import SETS, TABLES, WALKED
 from rollbook.util.text import count_of, listed
-
-if TYPE_CHECKING:  # a night is given its settings and does not read any
-    from rollbook.settings import Settings
 
 # A small table loses 10 % with a single row: up to five removed rows are never held, whatever their share.
 NEVER_HELD_ROWS = 5
@@ -33,6 +30,18 @@ MAX_REJECTED = 0.20
 IDS_TOLD = 5
 # If this many nights in a row leave a set unproven, the cause lasts, and nobody who left is removed: tell a person.
 UNPROVEN_NIGHTS = 3
+
+
+class HoldLimits(Protocol):
+    """The settings by which a landing is held."""
+
+    @property
+    def hold_removed_percent(self) -> float:
+        """The share of a set that one night may remove."""
+
+    @property
+    def hold_changed_percent(self) -> float:
+        """The share of a table's rows that one night may change."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Decision:
 def decide(
     manifest: Manifest,
     counts: tuple[TableCounts, ...],
-    settings: Settings,
+    limits: HoldLimits,
     *,
     since_before: tuple[TableCounts, ...] | None = None,
     approve: bool = False,
@@ -65,8 +74,8 @@ def decide(
     """
     reason = change_guard(
         counts if since_before is None else since_before,
-        removed_percent=settings.hold_removed_percent,
-        changed_percent=settings.hold_changed_percent,
+        removed_percent=limits.hold_removed_percent,
+        changed_percent=limits.hold_changed_percent,
         unverified={name: len(ids) for name, ids in manifest.unverified.items()},
     )
     if reason and since_before is not None:
@@ -249,7 +258,7 @@ def partition(day: date, first: date, today: date, timezone: str) -> date:
 
 
 def check_order(day: date, landed: Iterable[Manifest], now: datetime) -> None:
-    """Raise ArgumentError if a later day was landed earlier: what is newer would be filed below what is older."""
+    """Raise ArgumentError if a later day was landed earlier: the newer data would get the older date."""
     later = [m for m in landed if m.snapshot_date > day and m.started_at <= now and m.verdict is not Verdict.FAILED]
     if later:
         last = later[-1]

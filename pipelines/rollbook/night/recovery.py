@@ -66,7 +66,7 @@ class Recovery:
 
     def missing(self) -> list[Key]:
         """The landings that `raw/` has lost, as day and number: once landed, and neither discarded nor
-        expired. One in whose place is another is lost, too. Writes nothing.
+        expired. A landing replaced by another with the same number counts as lost. Writes nothing.
         """
         here = self.raw.began()
         missing = [each for each, began in self.recorded().items() if not _is_there(here, each, began)]

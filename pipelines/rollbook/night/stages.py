@@ -1,16 +1,17 @@
-"""The stages of a night, each a function of a place and of what the stage before it made."""
+"""The stages of a night. The signature of each lists what it reads; its result is what the next one is given."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,8 +21,10 @@ from rollbook.ingest import Flattened, Ingested, StagingWriter, started_early
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
 from rollbook.night import policy
 from rollbook.night.landings import Compared, Composed, Uncounted, refused_since
-from rollbook.night.rollbook import Rollbook
-from rollbook.source.fetch import Draft, fetch
+from rollbook.night.listeners import Listeners
+from rollbook.night.place import Clock, Place, Rules, quiet
+from rollbook.source.fetch import Draft, FetchPlan, fetch, utc_now
+from rollbook.source.pagination import Progress
 from rollbook.store import checks, feed, ops
 from rollbook.store.database import transaction
 from rollbook.store.history.engine import History
@@ -30,20 +33,23 @@ from rollbook.util import files
 from rollbook.util.text import listed
 from rollbook.views import catalog, editable
 
+if TYPE_CHECKING:  # a night is given its settings and does not read any
+    from rollbook.settings import Settings
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class NightsBefore:
-    """The earlier nights, as far as a fetch needs them: the newest landing that counts, the institution that the
-    warehouse is bound to, the records of each set that only searches found, each since when, and the records that only
-    held or discarded landings state.
+class LandingPlan:
+    """What to land: the `fetch`, or the landing that is used again; `recorded` is the highest number that a landing of
+    the day had. `merging`: the day is merged ahead, too.
     """
 
-    newest: Manifest | None
-    bound_to: int | None
-    hidden: dict[str, dict[int, date]]
-    uncounted: Uncounted
+    day: date
+    fetch: FetchPlan
+    reusable: Manifest | None = None
+    recorded: int = 0
+    merging: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,86 +102,92 @@ class Evaluation:
     decision: policy.Decision
 
 
+def plan(
+    place: Place,
+    day: date | None,
+    rules: Rules,
+    now: datetime,
+    *,
+    blocked: RollbookError | None = None,
+    known: Iterable[int] = (),
+    reuse: bool = True,
+    build: Path | None = None,
+) -> LandingPlan:
+    """Plan the landing of a day (default: today). With recovery's error as `blocked`, nothing is compared. `known` are
+    the numbers of the day's landings that a copy elsewhere knows. A proven landing from minutes ago may be planned to
+    be used again (`reuse`). `build` is the folder to work in (default: the warehouse's).
+
+    Raises ArgumentError for a day that is not a partition, and DamagedError where the erasures are older than the
+    landings.
+    """
+    day, newest, bound_to = place.partition(day, rules, now), place.newest(), place.bound_to()
+    later = (m for later in place.raw.days() if later > day for m in place.raw.readable(later))
+    policy.check_order(day, later, now)
+    place.raw.erasure_register.check(newest.erasures if newest else 0)
+    minutes = rules.cache_minutes if reuse and blocked is None else 0
+    return LandingPlan(
+        day,
+        FetchPlan(
+            day=day,
+            bound_to=bound_to,
+            newest=newest,
+            hidden=place.landings.hidden(),
+            uncounted=Uncounted(place.raw, bound_to, (build or place.warehouse.build) / "stage"),
+            deferred=blocked.message if blocked else "",
+        ),
+        place.landings.reusable(day, now, minutes) if minutes else None,
+        max((*known, *(number for on, number in place.recovery.recorded() if on == day)), default=0),
+        merging=blocked is None and build is None,
+    )
+
+
 def land(
-    rollbook: Rollbook,
-    day: date | None = None,
+    place: Place,
+    planned: LandingPlan,
+    settings: Settings,
     *,
     details: Details = Details.none,
-    fresh: bool = False,
-    blocked: RollbookError | None = None,
-    before: NightsBefore | None = None,
+    clock: Clock = utc_now,
+    progress: Progress = quiet,
 ) -> Landed:
-    """Fetch everything once and land it; or check the key and return a proven landing from minutes ago, unless
-    `fresh`. The day of a large landing is composed and compared while its vanished records are searched for.
+    """Fetch everything once and land it; or check the key and return the landing that is used again. The day of a
+    large landing is composed, compared and merged while its vanished records are searched for.
 
-    Raises the client's errors, OtherInstitutionError, NothingLandedError, SettingError without an address or a key,
-    and ArgumentError for a day that is not a partition. With recovery's error as `blocked`, the landing is kept for
-    the next writer to decide on, and that error is raised. The walk is compared with the nights `before` (default:
-    this warehouse's, into which the day is then also merged ahead).
+    Raises the client's errors, OtherInstitutionError, NothingLandedError, and SettingError without an address or a key.
     """
-    day = rollbook.partition(day or rollbook.today())
-    later = (m for later in rollbook.raw.days() if later > day for m in rollbook.raw.readable(later))
-    policy.check_order(day, later, rollbook.clock())
-    minutes = 0 if fresh or blocked or details != "none" else rollbook.settings.cache_minutes
-    reusable = rollbook.landings.reusable(day, rollbook.clock(), minutes) if minutes else None
-    merging = before is None and blocked is None
-    landed = _fetch(rollbook, day, details, reusable, blocked, before or nights_before(rollbook), merging=merging)
-    if blocked is not None:
-        raise blocked
-    return landed
-
-
-def _fetch(
-    rollbook: Rollbook,
-    day: date,
-    details: Details,
-    reusable: Manifest | None,
-    blocked: RollbookError | None,
-    before: NightsBefore,
-    *,
-    merging: bool,
-) -> Landed:
-    rollbook.settings.check_source()
-    rollbook.settings.warn_of_misspelt()
-    newest = before.newest
-    numbers = [number for on, number in rollbook.recovery.recorded() if on == day]
-    rollbook.tell(lambda listener: numbers.extend(listener.landings(day)))
-    rollbook.raw.erasure_register.check(newest.erasures if newest else 0)
+    settings.check_source()
+    settings.warn_of_misspelt()
+    newest = planned.fetch.newest
     records = max((walk.total_count for walk in (newest.walks if newest else ())), default=0)
     # The block waits for the threads, which write in the build folder.
     with started_early(records) as process, _joined(ThreadPoolExecutor(2, thread_name_prefix="ahead")) as threads:
         ahead, searched = list[Future[Ahead | None]](), Event()
 
         def walks_over(walked: Callable[[], Ingested]) -> None:
-            ahead.append(threads.submit(_ahead, rollbook, walked, searched if merging else None))
+            ahead.append(threads.submit(_ahead, place, walked, searched if planned.merging else None))
 
-        if rollbook.recovery.published_file() is None:  # the empty file that `merge` fills
+        if place.recovery.published_file() is None:  # the empty file that `merge` fills
             threads.submit(catalog.prepared)  # an error comes again in `merge`
         rows.load()  # now, not between the first answer and the publish
+        compares = not planned.fetch.deferred
+        chosen = partial(_students_to_detail, place, details, clock() - timedelta(minutes=settings.cache_minutes))
         try:
             ingested = fetch(
-                rollbook.settings,
+                settings,
                 partial(
                     StagingWriter,
-                    rollbook.raw,
-                    rollbook.composer.aside,
-                    recorded=max(numbers, default=0),
+                    place.raw,
+                    place.composer.aside,
+                    recorded=planned.recorded,
                     process=process,
                     walks_over=walks_over,
                 ),
-                rollbook.warehouse if blocked is None else None,
-                day=day,
-                bound_to=before.bound_to,
-                newest=newest,
-                hidden=before.hidden,
-                uncounted=before.uncounted,
-                deferred=blocked.message if blocked else "",
-                reusable=None if reusable is None else Ingested(reusable),
-                choose_details=None
-                if details == "none" or blocked is not None
-                else partial(_students_to_detail, rollbook, details),
-                clock=rollbook.clock,
-                progress=rollbook.progress,
+                planned.fetch,
+                place.warehouse if compares else None,
+                reusable=None if planned.reusable is None else Ingested(planned.reusable),
+                choose_details=chosen if compares and details != "none" else None,
+                clock=clock,
+                progress=progress,
             )
         finally:
             searched.set()
@@ -199,68 +211,62 @@ def _joined(threads: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
             raise stopped
 
 
-def _ahead(rollbook: Rollbook, walked: Callable[[], Ingested], searched: Event | None) -> Ahead | None:
+def _ahead(place: Place, walked: Callable[[], Ingested], searched: Event | None) -> Ahead | None:
     """Compose and compare the day that the walks brought; go on with the merge until the service is `searched` (None:
     do not merge). None for a day of several landings, and where anything fails: a lasting error comes again later.
     """
     try:
         # While the other process still flattens what came last.
-        watched = _watched(rollbook) if searched is not None else None
-        compared = rollbook.composer.compared_ahead(walked)
+        watched = _watched(place) if searched is not None else None
+        compared = place.composer.compared_ahead(walked)
         if compared is None:
             return None
-        days = rollbook.lake.days(sized=False)
+        days = place.lake.days(sized=False)
         if searched is None or searched.is_set() or compared.composed.candidate.day < max(days, default=date.min):
             return Ahead(compared, watched)  # the day is decided by a merge, or the merge is due
-        record, merged = merge_beside(rollbook, compared.composed, rollbook.landings.discarded_days())
+        record, merged = merge_beside(place, compared.composed, place.landings.discarded_days())
         return Ahead(compared, watched, record.digest, merged)
     except Exception as error:  # noqa: BLE001 - only time is lost
         log.info("The day was not made ahead (%s)", type(error).__name__)
         with suppress(OSError):
-            rollbook.warehouse.drop_next()
+            place.warehouse.drop_next()
         return None
 
 
-def _watched(rollbook: Rollbook) -> pa.Table | None:
-    with rollbook.warehouse.reading() as con:
-        return feed.watched(con, "published.") if rollbook.warehouse.published_file.is_file() else None
+def _watched(place: Place) -> pa.Table | None:
+    with place.warehouse.reading() as con:
+        return feed.watched(con, "published.") if place.warehouse.published_file.is_file() else None
 
 
-def nights_before(rollbook: Rollbook, build: Path | None = None) -> NightsBefore:
-    """The earlier nights of this warehouse. `build` is the folder to work in (default: the warehouse's)."""
-    bound_to = rollbook.bound_to()
-    uncounted = Uncounted(rollbook.raw, bound_to, (build or rollbook.warehouse.build) / "stage")
-    return NightsBefore(rollbook.newest(), bound_to, rollbook.landings.hidden(), uncounted)
-
-
-def _students_to_detail(rollbook: Rollbook, details: Details, draft: Draft) -> list[int]:
-    """Return the students whose details to fetch: all or the changed, without the just fetched and the erased."""
-    students = sorted(draft.ids["students"]) if details == "all" else rollbook.composer.changed_students(draft)
-    since = rollbook.clock() - timedelta(minutes=rollbook.settings.cache_minutes)
-    fetched = rollbook.landings.details_since(draft.manifest.snapshot_date, since)
-    erased = rollbook.raw.erasure_register.matcher()
+def _students_to_detail(place: Place, details: Details, since: datetime, draft: Draft) -> list[int]:
+    """Return the students whose details to fetch: all or the changed, without the erased and those fetched since."""
+    students = sorted(draft.ids["students"]) if details == "all" else place.composer.changed_students(draft)
+    fetched = place.landings.details_since(draft.manifest.snapshot_date, since)
+    erased = place.raw.erasure_register.matcher()
     return [student for student in students if student not in fetched and student not in erased]
 
 
-def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> tuple[Manifest, DayRecord]:
+def snapshot(
+    place: Place, landed: Landed, rules: Rules, now: datetime, approval: Approval | None = None
+) -> tuple[Manifest, DayRecord]:
     """Flatten a landing, compose its day, decide on it once, and move the day into the lake if it counts.
 
     Raises ContractChangedError (verdict failed) and HeldError (verdict held); both leave the lake alone.
     """
     manifest = landed.manifest
     if manifest.counts_for_its_day and approval is None:  # the verdict was given, and `recover` has made the snapshot
-        return manifest, rollbook.lake.days()[manifest.snapshot_date]
-    flattened = landed.flattened or rollbook.composer.flatten(manifest)
+        return manifest, place.lake.days()[manifest.snapshot_date]
+    flattened = landed.flattened or place.composer.flatten(manifest)
     record = partial(
-        rollbook.raw.record_verdict,
+        place.raw.record_verdict,
         rejected=flattened.rejected(),
         drift=flattened.drift,
         oddities=flattened.oddities,
-        at=rollbook.clock(),
+        at=now,
     )
-    rollbook.raw.keep_rejects(manifest, flattened.rejects)
+    place.raw.keep_rejects(manifest, flattened.rejects)
     try:
-        evaluation = evaluate(rollbook, replace(landed, flattened=flattened), approval)
+        evaluation = evaluate(place, replace(landed, flattened=flattened), rules, approval)
     except ContractChangedError as error:
         if manifest.verdict is None:
             record(manifest, Verdict.FAILED, error.message)
@@ -271,63 +277,61 @@ def snapshot(rollbook: Rollbook, landed: Landed, approval: Approval | None = Non
             manifest = record(manifest, Verdict.HELD, decision.reason, counts=decision.counts)
         raise HeldError(
             f"Held: {decision.reason}. Readers keep what was published. If it is right, run"
-            f" `{rollbook.settings.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI: the job"
+            f" `{rules.command(f'sync --date {manifest.snapshot_date} --approve')}` (in the UI: the job"
             f' `approve_held` with `held: ["{manifest.hold_digest}"]`); else ask the service\'s representative',
             decision.hold,
         )
     if begun := policy.restarted(decision.counts):
         log.info("Most totals begin again in %s, as at the start of a term: that holds nothing", listed(begun))
     manifest = record(manifest, decision.verdict, decision.reason, counts=decision.counts, approval=approval)
-    return manifest, rollbook.composer.commit(evaluation.composed)
+    return manifest, place.composer.commit(evaluation.composed)
 
 
-def evaluate(rollbook: Rollbook, landed: Landed, approval: Approval | None = None) -> Evaluation:
+def evaluate(place: Place, landed: Landed, limits: policy.HoldLimits, approval: Approval | None = None) -> Evaluation:
     """Compose a landing's day and decide on it; writes only in `build/`. Raises ContractChangedError."""
-    manifest, flattened = landed.manifest, landed.flattened or rollbook.composer.flatten(landed.manifest)
+    manifest, flattened = landed.manifest, landed.flattened or place.composer.flatten(landed.manifest)
     if refused := refused_since(manifest, flattened):
         raise ContractChangedError(
             f"{refused}. The service no longer says what its contract says: ask its representative what changed;"
             " nothing was merged"
         )
     day = manifest.snapshot_date
-    others = [m for m in rollbook.landings.counted(day) if m.landing != manifest.landing]
+    others = [m for m in place.landings.counted(day) if m.landing != manifest.landing]
     counting = approval.applied_to(manifest) if approval else manifest
     manifests = sorted([*others, counting], key=lambda m: m.landing)
-    compared = rollbook.composer.evaluate(manifests, flattened, landed.ahead.compared if landed.ahead else None)
+    compared = place.composer.evaluate(manifests, flattened, landed.ahead.compared if landed.ahead else None)
     composed, counts = compared.composed, compared.counts
     since_before = None
-    if day < max(rollbook.lake.days(sized=False), default=day):
-        counts = _counts_once_merged(rollbook, composed)
-    elif others and min(rollbook.warehouse.merged_days(), default=day) < day:
-        since_before = rollbook.composer.changes_of_day(composed, policy.seen(manifest, others))
-    decision = policy.decide(
-        manifest, counts, rollbook.settings, since_before=since_before, approve=approval is not None
-    )
+    if day < max(place.lake.days(sized=False), default=day):
+        counts = _counts_once_merged(place, composed)
+    elif others and min(place.warehouse.merged_days(), default=day) < day:
+        since_before = place.composer.changes_of_day(composed, policy.seen(manifest, others))
+    decision = policy.decide(manifest, counts, limits, since_before=since_before, approve=approval is not None)
     return Evaluation(flattened, composed, decision)
 
 
-def _counts_once_merged(rollbook: Rollbook, composed: Composed) -> tuple[TableCounts, ...]:
+def _counts_once_merged(place: Place, composed: Composed) -> tuple[TableCounts, ...]:
     """The changes that a day before the newest day makes for readers: only a merge shows what later days leave.
 
     Requires the writer lock, or a private build folder. The lake stays unchanged.
     """
-    merge_beside(rollbook, composed)
-    counts = rollbook.recovery.rows_lost()
-    rollbook.warehouse.drop_next()
+    merge_beside(place, composed)
+    counts = place.recovery.rows_lost()
+    place.warehouse.drop_next()
     return counts
 
 
-def merge_beside(rollbook: Rollbook, composed: Composed, without: Set[date] = frozenset()) -> tuple[DayRecord, Merged]:
+def merge_beside(place: Place, composed: Composed, without: Set[date] = frozenset()) -> tuple[DayRecord, Merged]:
     """Bring the next file up to the lake with a composed day, and without some days; the lake stays unchanged."""
-    staged = StagedLake(rollbook.lake, rollbook.warehouse.staged_lake)
-    record = rollbook.composer.copy(composed, staged)
-    merged = merge_into(rollbook, rollbook.recovery.published_file(), lake=staged, without=without)
+    staged = StagedLake(place.lake, place.warehouse.staged_lake)
+    record = place.composer.copy(composed, staged)
+    merged = merge_into(place, place.recovery.published_file(), lake=staged, without=without)
     files.empty(staged.root)
     return record, merged
 
 
 def merge(
-    rollbook: Rollbook,
+    place: Place,
     *,
     full_refresh: bool = False,
     lake: Lake | None = None,
@@ -340,15 +344,15 @@ def merge(
     merged `ahead` stands if the day then had this `digest`.
     """
     if full_refresh:
-        rollbook.recovery.refuse_to_lose()
-    base = None if full_refresh else rollbook.recovery.published_file()
+        place.recovery.refuse_to_lose()
+    base = None if full_refresh else place.recovery.published_file()
     merged = ahead.merged if ahead and ahead.digest == digest and not full_refresh else None
-    merged = merged or merge_into(rollbook, base, lake=lake, full_refresh=full_refresh)
+    merged = merged or merge_into(place, base, lake=lake, full_refresh=full_refresh)
     return replace(merged, watched=ahead.watched if ahead else None)
 
 
 def merge_into(
-    rollbook: Rollbook,
+    place: Place,
     base: Path | None,
     *,
     lake: Lake | None = None,
@@ -358,17 +362,17 @@ def merge_into(
     """Bring a copy of the file `base`, or an empty file, up to the `lake` (default: the warehouse's), without
     some days (default: the discarded ones): current tables, history, changes.
     """
-    without = rollbook.landings.discarded_days() if without is None else without
+    without = place.landings.discarded_days() if without is None else without
     since, unchanged = None, frozenset[str]()
-    with rollbook.warehouse.writing(base, b"" if base else catalog.prepared()) as (con, changed):
+    with place.warehouse.writing(base, b"" if base else catalog.prepared()) as (con, changed):
         redeclared = bool(changed - {"ops"})
-        history = History(con, lake or rollbook.lake)
+        history = History(con, lake or place.lake)
         forgotten = without & history.merged_days().keys()
         counts = history.forget(forgotten)
         if full_refresh or (redeclared and not history.has_expired_days):
             counts = history.rebuild()
         elif redeclared:
-            rollbook.recovery.refuse_retracked(base)
+            place.recovery.refuse_retracked(base)
             # Expired days cannot be rebuilt from the lake; the days still there are merged again for new columns.
             counts = [*history.refold(), *history.catch_up(history.records)] or counts
         else:
@@ -379,46 +383,45 @@ def merge_into(
     return Merged(tuple(counts), since, unchanged, None if changed else base, history.touched)
 
 
-def publish(rollbook: Rollbook, merged: Merged) -> None:
+def publish(place: Place, merged: Merged, rules: Rules, listeners: Listeners, now: datetime) -> None:
     """Check the next file and swap the file in; then expire the days that ROLLBOOK_KEEP_DAYS does not keep.
 
     Raises CheckError, and SettingError for a malformed thresholds.csv or terms.csv. The published file then stays
     in place.
     """
-    keep = rollbook.settings.keep_days
-    shown_from = rollbook.recovery.kept_from(keep) if keep else None
-    _prepare(rollbook, merged, shown_from)
-    now = rollbook.clock()
-    rollbook.tell(lambda listener: listener.before_publish(rollbook.warehouse.next, now))
-    rollbook.warehouse.swap()
+    keep = rules.keep_days
+    shown_from = place.recovery.kept_from(keep) if keep else None
+    _prepare(place, merged, shown_from, now)
+    listeners.tell(lambda listener: listener.before_publish(place.warehouse.next, now))
+    place.warehouse.swap()
     if shown_from is not None:
-        rollbook.warehouse.expire_rejects(shown_from)
-    rollbook.tell(lambda listener: listener.on_published(now))
-    rollbook.recovery.expire(rollbook.recovery.expirable(keep))
+        place.warehouse.expire_rejects(shown_from)
+    listeners.tell(lambda listener: listener.on_published(now))
+    place.recovery.expire(place.recovery.expirable(keep))
 
 
-def _prepare(rollbook: Rollbook, merged: Merged, shown_from: date | None) -> None:
+def _prepare(place: Place, merged: Merged, shown_from: date | None, now: datetime) -> None:
     """Fill the next file with the record of the syncs, the institution's own CSV files and the views, and check it.
 
     The views show the lake from the day `shown_from` on (None: the whole lake).
     """
-    root, mode, days = rollbook.warehouse.root, rollbook.warehouse.mode, rollbook.lake.days()
+    root, mode, days = place.warehouse.root, place.warehouse.mode, place.lake.days()
     editable.ensure(root, mode)
-    with rollbook.warehouse.finishing() as con:
-        ops.record(con, rollbook.raw, full_refresh=merged.base is None)
+    with place.warehouse.finishing() as con:
+        ops.record(con, place.raw, full_refresh=merged.base is None)
         with transaction(con):  # a few hundred comments would else be written one by one
             thresholds = editable.read_thresholds(root / editable.THRESHOLDS)
             editable.fill(con, thresholds, editable.read_terms(root / editable.TERMS))
             if shown_from is not None:
                 ops.expire_rejects(con, shown_from)
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
-            catalog.create(con, rollbook.lake, shown, ops.stamp(con, rollbook.clock()))
+            catalog.create(con, place.lake, shown, ops.stamp(con, now))
             if merged.base is None:
                 feed.begin(con)
         if merged.base is not None:
             feed.record(con, merged.base, merged.since, sorted(merged.touched), merged.watched)
         # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
         bound = {checks.READABLE}
-        findings = checks.examine(con, rollbook.lake, days, merged.since, merged.unchanged, skip=bound)
+        findings = checks.examine(con, place.lake, days, merged.since, merged.unchanged, skip=bound)
         if broken := [sentence for sentences in findings.values() for sentence in sentences]:
             raise CheckError(f"{'; '.join(broken)}. Nothing was published; run `rollbook rebuild`", findings)

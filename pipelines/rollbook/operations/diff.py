@@ -15,8 +15,11 @@ from datetime import date
 from rollbook.errors import BehindError, ContractChangedError
 from rollbook.landing.manifest import Manifest, TableCounts
 from rollbook.landing.raw import RawStore
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import evaluate, land, nights_before
+from rollbook.night.place import Clock, Place, quiet, today_at
+from rollbook.night.stages import evaluate, land, plan
+from rollbook.settings import Settings
+from rollbook.source.fetch import utc_now
+from rollbook.source.pagination import Progress
 from rollbook.store.database import machine_errors
 from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
@@ -33,16 +36,17 @@ class Diff:
     rejected: dict[str, int] | None = None
 
 
-def diff(rollbook: Rollbook) -> Diff:
+def diff(place: Place, settings: Settings, *, clock: Clock = utc_now, progress: Progress = quiet) -> Diff:
     """Walk both sets and compare them with what is published; change nothing. Takes no writer lock.
 
     Raises what fetching raises, and BehindError as `trial`.
     """
-    day = rollbook.partition(rollbook.today())
-    with trial(rollbook, day) as beside:
-        landed = land(beside, day, before=nights_before(rollbook, beside.warehouse.build))
+    day = today_at(settings, clock())
+    with trial(place, day) as aside:
+        planned = plan(place, day, settings, clock(), build=aside.warehouse.build)
+        landed = land(aside, planned, settings, clock=clock, progress=progress)
         try:
-            evaluation = evaluate(beside, landed)
+            evaluation = evaluate(aside, landed, settings)
         except ContractChangedError as error:
             return Diff(landed.manifest, "failed", error.message)
     decision, rejected = evaluation.decision, evaluation.flattened.rejected()
@@ -50,30 +54,24 @@ def diff(rollbook: Rollbook) -> Diff:
 
 
 @contextmanager
-def trial(rollbook: Rollbook, day: date) -> Iterator[Rollbook]:
-    """A Rollbook beside, with what was landed on a day, whose writes go to a folder that is removed at the end.
+def trial(place: Place, day: date) -> Iterator[Place]:
+    """The same place, with what was landed on a day, whose writes go to a folder that is removed at the end.
 
     Raises BehindError when the published file does not match what was landed, because a sync would recover first and
     then compare with something else.
     """
-    if not rollbook.recovery.is_current():
+    if not place.recovery.is_current():
         raise BehindError(
             "The published file does not match the landings: a sync is running or was interrupted, or the file was lost"
             " or changed. The next `rollbook sync` recovers it first; run this again after that"
         )
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
-        files.folder(rollbook.warehouse.build)
-    with machine_errors(rollbook.warehouse.root), files.aside(rollbook.warehouse.build) as folder:
-        raw = RawStore(folder / "raw", rollbook.raw.erasure_register)
+        files.folder(place.warehouse.build)
+    with machine_errors(place.warehouse.root), files.aside(place.warehouse.build) as folder:
+        raw = RawStore(folder / "raw", place.raw.erasure_register)
         # A day is composed of all its landings.
-        landed = rollbook.raw.root / f"snapshot_date={day}"
+        landed = place.raw.root / f"snapshot_date={day}"
         if landed.is_dir():
             unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
             shutil.copytree(landed, raw.root / landed.name, ignore=unfinished)
-        yield Rollbook(
-            rollbook.settings,
-            clock=rollbook.clock,
-            progress=rollbook.progress,
-            warehouse=Warehouse(rollbook.warehouse.root, rollbook.warehouse.mode, folder / "build"),
-            raw=raw,
-        )
+        yield Place(raw, Warehouse(place.warehouse.root, place.warehouse.mode, folder / "build"))

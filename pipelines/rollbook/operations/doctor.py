@@ -20,11 +20,12 @@ from rollbook.errors import RollbookError
 from rollbook.flatten.rows import Flattener
 from rollbook.landing.erased import PRIVATE
 from rollbook.landing.manifest import LandedBody
+from rollbook.night.listeners import Listeners
+from rollbook.night.place import Place
 from rollbook.night.policy import check_reject_rate
-from rollbook.night.rollbook import Rollbook
 from rollbook.operations import status
 from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.settings import misspelt, secret_files, secrets_in_environment
+from rollbook.settings import Settings, misspelt, secret_files, secrets_in_environment
 from rollbook.source.client import LIMIT, Client
 from rollbook.source.envelope import Page, institution, page_of
 from rollbook.source.fetch import dates_differ_beyond_time_zones, why_refused
@@ -55,18 +56,29 @@ class Finding:
     says: str
 
 
-def examine(rollbook: Rollbook) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class Examined:
+    """What is checked: an institution's folders, its settings, and who listens to its nights."""
+
+    place: Place
+    settings: Settings
+    listeners: Listeners
+    now: datetime
+
+
+def examine(place: Place, settings: Settings, listeners: Listeners, now: datetime) -> Iterator[Finding]:
     """Run all checks of a warehouse and its service. An error in one becomes its finding, and the others still run."""
+    examined = Examined(place, settings, listeners, now)
     for what, check in CHECKS.items():
         try:
-            with machine_errors(rollbook.warehouse.root):
-                yield from check(rollbook)
+            with machine_errors(place.warehouse.root):
+                yield from check(examined)
         except RollbookError as error:
             yield Finding(what, Level.FAILED, error.message)
 
 
-def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
-    settings, root = rollbook.settings, rollbook.warehouse.root
+def _check_settings(at: Examined) -> Iterator[Finding]:
+    settings, root = at.settings, at.place.warehouse.root
     keep = "all days" if settings.keep_days is None else count_of(settings.keep_days, "day")
     says = f"{settings.base_url}, warehouse {root}, {settings.cron} in {settings.timezone}, keeping {keep}"
     yield Finding("settings", Level.OK, says)
@@ -85,8 +97,8 @@ def _check_settings(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("settings", Level.WARNING, says)
 
 
-def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
-    root = rollbook.warehouse.root
+def _check_files(at: Examined) -> Iterator[Finding]:
+    root = at.place.warehouse.root
     folder = machine.existing(root)
     if not folder.is_dir():
         says = f"{folder} is not a folder: set ROLLBOOK_WAREHOUSE to a folder, or move the file"
@@ -96,22 +108,22 @@ def _check_files(rollbook: Rollbook) -> Iterator[Finding]:
         read_only = os.statvfs(refused).f_flag & os.ST_RDONLY
         raise OSError(errno.EROFS if read_only else errno.EACCES, "", str(refused))  # as writing there would
     private = root / PRIVATE
-    for path in filter(_is_open, (rollbook.raw.root, rollbook.warehouse.build, private)):
+    for path in filter(_is_open, (at.place.raw.root, at.place.warehouse.build, private)):
         says = f"{path} holds pupils' records and others may enter or read it: chmod -R go= {path}"
         yield Finding("files", Level.WARNING, says)
     access = "can be written to" if folder == root else "can be made"
     yield Finding("files", Level.OK, f"{root} {access} by this account ({machine.account()})")
 
 
-def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
+def _check_warehouse(at: Examined) -> Iterator[Finding]:
     """Report what is damaged, held, late or expired."""
-    report = status.load_status(rollbook)
+    report = status.load_status(at.place, at.settings, at.listeners, at.now)
     for problem in report.problems:
         yield Finding("warehouse", Level.FAILED, problem)
     for hold in report.holds:
         says = f"{hold.snapshot_date} is held ({hold.reason}); if it is right: {hold.command}"
         yield Finding("warehouse", Level.WARNING, says)
-    if report.copy and (copy := rollbook.find(Mirror)):
+    if report.copy and (copy := at.listeners.find(Mirror)):
         state = copy.state()
         is_proven = state.proven_at is not None and not (state.unproven or state.failed)
         yield Finding("copy", Level.OK if is_proven else Level.WARNING, report.copy)
@@ -119,7 +131,7 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, "empty: the first sync will fill it")
         return
     if report.late_by is not None:
-        why = status.why_late(report.due, [hold.snapshot_date for hold in report.holds], rollbook.settings)
+        why = status.why_late(report.due, [hold.snapshot_date for hold in report.holds], at.settings)
         yield Finding("warehouse", Level.WARNING, f"the night of {report.due:%Y-%m-%d %H:%M} {why}")
     if not report.problems:
         days, count = report.history, report.expired.count
@@ -130,31 +142,31 @@ def _check_warehouse(rollbook: Rollbook) -> Iterator[Finding]:
         yield Finding("warehouse", Level.OK, says)
 
 
-def _check_service(rollbook: Rollbook) -> Iterator[Finding]:
-    settings = rollbook.settings
+def _check_service(at: Examined) -> Iterator[Finding]:
+    settings = at.settings
     retry_seconds = min(RETRY_SECONDS, settings.retry_seconds)
     with closing(Client(settings.model_copy(update={"retry_seconds": retry_seconds}))) as client:
         auth = client.get(SETS["auth"].endpoint, read=institution)
         owner = auth.parsed.school_id
         accepted = f"accepted by {settings.base_url}: institution {owner}"
-        refused = why_refused(settings, owner, rollbook.bound_to())
+        refused = why_refused(settings, owner, at.place.bound_to())
         yield Finding("key", Level.FAILED if refused else Level.OK, refused or accepted)
-        yield _check_clock(auth.parsed.timestamp, auth.received_at, rollbook)
+        yield _check_clock(auth.parsed.timestamp, auth.received_at, at)
         for name in WALKED:
             page = client.get(SETS[name].endpoint, {"page": 1, "limit": LIMIT}, read=page_of(SETS[name]))
             yield from _check_page(name, page.content, page.parsed)
-        newest = rollbook.landings.newest()
+        newest = at.place.landings.newest()
         if seen := client.oddities + Counter(newest.oddities if newest else {}):
             says = f"answers in its own way, which was read all the same, now or in the last sync: {_kinds(seen)}"
             yield Finding("service", Level.OK, says)
 
 
-def _check_disk_space(rollbook: Rollbook) -> Iterator[Finding]:
-    night, root, size = status.last_night(rollbook), rollbook.warehouse.root, machine.in_bytes
+def _check_disk_space(at: Examined) -> Iterator[Finding]:
+    night, root, size = status.last_night(at.place), at.place.warehouse.root, machine.in_bytes
     if night is None:
         yield Finding("disk space", Level.OK, "what a sync and a year need is estimated from the first sync on")
         return
-    need, free = status.predict(rollbook, night), machine.free(root)
+    need, free = status.predict(at.place, at.settings, night), machine.free(root)
     says = f"a sync needs {size(need.sync)} and leaves {size(need.night)}; {size(free)} are free"
     if free < need.sync:
         advice = "make room, or delete old days (`rollbook prune --dry-run`, ROLLBOOK_KEEP_DAYS)"
@@ -177,15 +189,15 @@ CHECKS = {
 }
 
 
-def _check_clock(theirs: datetime, now: datetime, rollbook: Rollbook) -> Finding:
+def _check_clock(theirs: datetime, now: datetime, at: Examined) -> Finding:
     """Compare the service's time, which has no zone, with ours. Contract: "Institution (auth check result)".
 
     A difference is a warning, since a sync is labelled with the local date; it fails if the dates are further apart
     than time zones can explain, because a sync would then fetch nothing.
     """
     utc = now.astimezone(UTC).replace(tzinfo=None)
-    here = now.astimezone(rollbook.settings.zone).replace(tzinfo=None)
-    for name, ours in (("UTC", utc), (rollbook.settings.timezone, here)):
+    here = now.astimezone(at.settings.zone).replace(tzinfo=None)
+    for name, ours in (("UTC", utc), (at.settings.timezone, here)):
         if abs(theirs - ours) <= MAX_SKEW:
             return Finding("clock", Level.OK, f"agrees with the service's, taken as {name}")
     says = f"the service's says {theirs:%Y-%m-%d %H:%M}, this machine's {utc:%Y-%m-%d %H:%M} UTC"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rollbook.landing.manifest import Manifest, TableCounts
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.place import Place
+from rollbook.night.policy import HoldLimits
 from rollbook.night.stages import Landed, evaluate, merge_beside
 from rollbook.operations.diff import trial
 from rollbook.store.database import connect, literal
@@ -28,16 +29,16 @@ class Going:
     classes: tuple[tuple[str, int, int, bool], ...]
 
 
-def going(rollbook: Rollbook, held: Manifest) -> Going:
+def going(place: Place, held: Manifest, limits: HoldLimits) -> Going:
     """Compare what is published with what would be after the approval of a held landing. Takes no writer lock.
 
     Raises BehindError as `diff.trial`, and ContractChangedError.
     """
-    with trial(rollbook, held.snapshot_date) as beside:
-        evaluation = evaluate(beside, Landed(held))
-        _, merged = merge_beside(beside, evaluation.composed)
-        with connect(scratch=beside.warehouse.scratch, published=rollbook.warehouse.published_file) as con:
-            con.execute(f"ATTACH {literal(beside.warehouse.next)} AS next (READ_ONLY)")
+    with trial(place, held.snapshot_date) as aside:
+        evaluation = evaluate(aside, Landed(held), limits)
+        _, merged = merge_beside(aside, evaluation.composed)
+        with connect(scratch=aside.warehouse.scratch, published=place.warehouse.published_file) as con:
+            con.execute(f"ATTACH {literal(aside.warehouse.next)} AS next (READ_ONLY)")
             students = con.execute("""
                 SELECT student_id, name FROM published.main.students ANTI JOIN next.main.students USING (student_id)
                 ORDER BY name, student_id

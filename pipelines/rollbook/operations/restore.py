@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.writing import writer
+from rollbook.night.writing import Writer
 from rollbook.views import catalog
 
 
-def restore(rollbook: Rollbook, version: Path) -> None:
+def restore(writer: Writer, version: Path) -> None:
     """Publish an earlier file again; the next writer brings it up to date first. Raises DamagedError."""
-    with writer(rollbook, unrecovered=True):
-        merged = rollbook.warehouse.merged_days(version)
+    warehouse, listeners = writer.place.warehouse, writer.listeners
+    with writer.unrecovered():
+        merged = warehouse.merged_days(version)
         # Without the days that have expired from the lake: no view may read a deleted file.
-        shown = [record for day, record in rollbook.lake.days().items() if day in merged]
-        rollbook.warehouse.restore(version, lambda con: catalog.create_snapshots(con, rollbook.lake, shown))
-        rollbook.tell(lambda listener: listener.began(rollbook.clock()))
-        rollbook.tell(lambda listener: listener.on_published(rollbook.clock()))
+        shown = [record for day, record in warehouse.lake.days().items() if day in merged]
+        warehouse.restore(version, lambda con: catalog.create_snapshots(con, warehouse.lake, shown))
+        listeners.tell(lambda listener: listener.began(writer.clock()))
+        listeners.tell(lambda listener: listener.on_published(writer.clock()))

@@ -22,10 +22,11 @@ import msgspec
 
 from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Manifest, Verdict
+from rollbook.night.listeners import Listeners
+from rollbook.night.place import Place
 from rollbook.night.policy import open_hold
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import merge, publish
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge
+from rollbook.night.writing import Writer
 from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.settings import Settings
@@ -33,7 +34,7 @@ from rollbook.store.published import KEPT
 from rollbook.util import cron, machine
 
 YEAR = 365
-# So long a discarded landing is listed; `ops.syncs` keeps it.
+# Status lists a discarded landing for so many days; `ops.syncs` keeps it.
 DISCARDED_FOR = timedelta(days=7)
 # How much the published file grows in a night, as a share of a day's snapshots; and the least growth, in bytes.
 GROWTH, MIN_GROWTH = 0.5, 40_000
@@ -132,19 +133,21 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
+def load_status(
+    place: Place, settings: Settings, listeners: Listeners, now: datetime, dagster_home: Path | None = None
+) -> Status:
     """Read the status of a warehouse. Damage raises nothing, and is listed in `problems`."""
-    settings, raw, problems = rollbook.settings, rollbook.raw, list[str]()
+    raw, problems = place.raw, list[str]()
     readable, merged, discarded = list[Manifest](), list[date](), list[Choice]()
     for day in raw.days():
         with _noted(problems):
             readable += raw.manifests(day)
     with _noted(problems):
-        merged += rollbook.warehouse.merged_days()
+        merged += place.warehouse.merged_days()
     with _noted(problems):
-        rollbook.recovery.check_raw()
-    published = rollbook.warehouse.published_file
-    if published.is_file() and not problems and not rollbook.warehouse.own.is_unmodified(published):
+        place.recovery.check_raw()
+    published = place.warehouse.published_file
+    if published.is_file() and not problems and not place.warehouse.own.is_unmodified(published):
         problems.append(
             f"{published.name} is not as Rollbook wrote it: a program has opened it for writing. `rollbook sync` makes"
             " it again, and keeps this one in build/altered/"
@@ -155,16 +158,16 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
             discarded += [
                 _choice(settings, m, why.reason, f"{undo} {m.landing}")
                 for m, why in raw.discarded(day)
-                if rollbook.clock() - why.discarded_at < DISCARDED_FOR
+                if now - why.discarded_at < DISCARDED_FOR
             ]
-    pseudonymous = _pseudonymous(rollbook, problems)
+    pseudonymous = _pseudonymous(listeners.find(Pseudonymous), problems)
     decided = [m for m in readable if m.verdict is not None]
     counted = (m for m in decided if m.counts_for_its_day)
     last_good = max(counted, key=lambda m: (m.snapshot_date, m.landing), default=None)
-    due, late_by = freshness(rollbook, last_good, rollbook.warehouse.shown())
-    lake = rollbook.lake.days()
+    due, late_by = freshness(settings, now, last_good, place.warehouse.shown())
+    lake = place.lake.days()
     return Status(
-        warehouse=str(rollbook.warehouse.root),
+        warehouse=str(place.warehouse.root),
         school_id=last_good.school_id if last_good else None,
         school_name=last_good.school_name if last_good else None,
         last_sync=_last_sync(max(decided, key=lambda m: m.started_at, default=None)),
@@ -172,21 +175,21 @@ def load_status(rollbook: Rollbook, dagster_home: Path | None = None) -> Status:
         is_fresh=late_by is None,
         due=due,
         late_by=late_by,
-        next_run=next(cron.ticks(settings.cron, settings.zone, rollbook.clock())),
+        next_run=next(cron.ticks(settings.cron, settings.zone, now)),
         cron=settings.cron,
         timezone=settings.timezone,
-        sizes=_sizes(rollbook, dagster_home),
+        sizes=_sizes(place, dagster_home),
         holds=tuple(
             _choice(settings, m, m.reason, f"sync --date {m.snapshot_date} --approve") for m in open_holds(readable)
         ),
         discarded=tuple(discarded),
-        unproven=tuple(u.description for u in rollbook.landings.long_unproven()),
+        unproven=tuple(u.description for u in place.landings.long_unproven()),
         history=_days(merged),
         lacking=_days(set(lake) - set(merged)) if merged else Days(),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         pseudonymous=pseudonymous,
-        copy=copy.remark() if (copy := rollbook.find(Mirror)) else "",
+        copy=copy.remark() if (copy := listeners.find(Mirror)) else "",
         problems=tuple(problems),
     )
 
@@ -201,12 +204,11 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def freshness(
-    rollbook: Rollbook, last_good: Manifest | None, shown: Container[tuple[date, int]]
+    settings: Settings, now: datetime, last_good: Manifest | None, shown: Container[tuple[date, int]]
 ) -> tuple[datetime, float | None]:
     """The last night that should have been synced, and how many seconds the night is late (None: synced, with a landing
     that is `shown` to readers).
     """
-    settings, now = rollbook.settings, rollbook.clock()
     night = cron.due(settings.cron)
     due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
     is_shown = last_good is not None and (last_good.snapshot_date, last_good.landing) in shown
@@ -239,21 +241,20 @@ def _choice(settings: Settings, m: Manifest, reason: str, command: str) -> Choic
     return Choice(snapshot_date=m.snapshot_date, landing=m.landing, reason=reason, command=settings.command(command))
 
 
-def _sizes(rollbook: Rollbook, dagster_home: Path | None) -> dict[str, int]:
-    warehouse = rollbook.warehouse
+def _sizes(place: Place, dagster_home: Path | None) -> dict[str, int]:
+    warehouse = place.warehouse
     return {
         "published": machine.size(warehouse.published_file.resolve()),
         "previous": sum(machine.size(version) for version in warehouse.kept()),
-        "raw": machine.size(rollbook.raw.root),
-        "snapshots": machine.size(rollbook.lake.root),
+        "raw": machine.size(place.raw.root),
+        "snapshots": machine.size(place.lake.root),
         "build": machine.size(warehouse.build),
         **({"dagster": machine.size(dagster_home)} if dagster_home else {}),
         "free": machine.free(warehouse.root),
     }
 
 
-def _pseudonymous(rollbook: Rollbook, problems: list[str]) -> PseudonymousFile | None:
-    file = rollbook.find(Pseudonymous)
+def _pseudonymous(file: Pseudonymous | None, problems: list[str]) -> PseudonymousFile | None:
     if file is None:
         return None
     with _noted(problems):
@@ -320,28 +321,28 @@ class Night:
         return max(GROWTH * self.lake, MIN_GROWTH)
 
 
-def last_night(rollbook: Rollbook) -> Night | None:
+def last_night(place: Place) -> Night | None:
     """The sizes of the newest landing that counts. None before the first sync."""
-    newest = rollbook.newest()
+    newest = place.newest()
     if newest is None:
         return None
-    landing = rollbook.raw.root / f"snapshot_date={newest.snapshot_date}" / f"landing={newest.landing}"
-    lake = rollbook.lake.days().get(newest.snapshot_date)
-    published = rollbook.warehouse.published_file
+    landing = place.raw.root / f"snapshot_date={newest.snapshot_date}" / f"landing={newest.landing}"
+    lake = place.lake.days().get(newest.snapshot_date)
+    published = place.warehouse.published_file
     size = published.stat().st_size if published.exists() else 0
     return Night(machine.size(landing), sum(lake.sizes.values()) if lake else 0, size)
 
 
-def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity:
+def predict(place: Place, settings: Settings, night: Night, *, nights: int = YEAR) -> Capacity:
     """Predict what a sync needs, and the warehouse's size after `nights` nights, including Dagster's records."""
-    keep = rollbook.settings.keep_days
-    raw_now, lake_now = machine.size(rollbook.raw.root), machine.size(rollbook.lake.root)
+    keep = settings.keep_days
+    raw_now, lake_now = machine.size(place.raw.root), machine.size(place.lake.root)
     # One day more than the setting: files are deleted one night after the views, for readers that are still open.
     days = nights if keep is None else min(nights, keep + 1)
     landed = days * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, MIN_FILE) + nights * night.growth
     # The pseudonymous file is at most as large as the published file; three exist during the making.
-    coded = 1 if rollbook.settings.pseudonymous else 0
+    coded = 1 if settings.pseudonymous else 0
     return Capacity(
         sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, MIN_FILE) + MARGIN),
         night=round(night.raw + night.lake + (1 + coded) * night.growth),
@@ -349,20 +350,20 @@ def predict(rollbook: Rollbook, night: Night, *, nights: int = YEAR) -> Capacity
     )
 
 
-def expiry(rollbook: Rollbook) -> tuple[list[date], int]:
+def expiry(place: Place, keep_days: int | None) -> tuple[list[date], int]:
     """The days that a sync or `rollbook prune` would delete now, and their bytes. Raises DamagedError."""
-    days = rollbook.recovery.expirable(rollbook.settings.keep_days)
-    roots = (rollbook.raw.root, *rollbook.lake.root.glob("*"))
+    days = place.recovery.expirable(keep_days)
+    roots = (place.raw.root, *place.lake.root.glob("*"))
     return days, sum(machine.size(root / f"snapshot_date={day}") for day in days for root in roots)
 
 
-def prune(rollbook: Rollbook) -> list[date]:
-    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns the days. Raises what `Rollbook.publish` raises.
+def prune(writer: Writer) -> list[date]:
+    """Expire the days that ROLLBOOK_KEEP_DAYS does not keep; returns the days. Raises what `publish` raises.
 
     The published views drop the days first, so that no view reads a deleted file.
     """
-    with writer(rollbook):
-        days = rollbook.recovery.expirable(rollbook.settings.keep_days)
+    with writer.writing():
+        days = writer.place.recovery.expirable(writer.settings.keep_days)
         if days:
-            publish(rollbook, merge(rollbook))
+            writer.publish(merge(writer.place))
         return days

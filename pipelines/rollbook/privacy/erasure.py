@@ -46,11 +46,12 @@ from rollbook.landing.erased import (
 )
 from rollbook.landing.manifest import Hold
 from rollbook.landing.records import as_id
-from rollbook.night.erasures import Erasures
+from rollbook.night.erasures import altered
 from rollbook.night.listeners import ErasureUnderWay, Listener
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.writing import recover, writer
+from rollbook.night.place import Clock, Place, quiet
+from rollbook.night.writing import Writer
 from rollbook.privacy import access
+from rollbook.source.pagination import Progress
 from rollbook.store import without
 from rollbook.store.database import connect, count
 from rollbook.store.published import EXPORTS
@@ -147,13 +148,13 @@ class Erasure(Listener):
 
     name = "the record of an erasure"
 
-    def __init__(self, erasures: Erasures) -> None:
-        self.erasures = erasures
-        self.raw = erasures.raw
-        self.warehouse = erasures.warehouse
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self.raw = place.raw
+        self.warehouse = place.warehouse
+        self.clock = clock
         self.certificate: Certificate | None = None
 
-    def holdings(self, student: int) -> Holdings:
+    def holdings(self, student: int, progress: Progress = quiet) -> Holdings:
         """Count what holds a student. Reads every body of every landing; raises DamagedError."""
         rows = recognised = 0
         if self.warehouse.published_file.is_file():
@@ -161,12 +162,12 @@ class Erasure(Listener):
             with self._published() as con:
                 recognised = count(con, sql("same_names"), {"student": student})
         names = self.names(student)
-        erased = matcher_of(student, names, self.erasures.clock())
+        erased = matcher_of(student, names, self.clock())
         folders = list(self.raw.folders())
         landings = {}
         for number, folder in enumerate(folders, start=1):
             landings[folder.path] = find(folder, erased)
-            self.erasures.progress("landings read", number, len(folders))
+            progress("landings read", number, len(folders))
         with self.warehouse.computing() as con:
             records = self.warehouse.lake.days().values()
             days = sum(bool(without.gone_on_day(con, self.warehouse.lake, r, erased.__contains__)) for r in records)
@@ -182,7 +183,7 @@ class Erasure(Listener):
             "rows": rows,
             "expired": len(self.raw.expired() - set(self.raw.days())),
             "versions": len(self.warehouse.versions.all()),
-            "altered": len(self.erasures.altered()),
+            "altered": len(altered(self.warehouse)),
             "exports": len(exports),
             "contacted": editable.lines_about(self.warehouse.root, erased.knows),
             "recognised": recognised,
@@ -224,7 +225,7 @@ class Erasure(Listener):
                     f"{locked} files below Dagster's folder were in use: stop `rollbook serve`, then look for the"
                     " student's id in them."
                 )
-        text = _certificate(erased.number, pending, self.erasures.clock(), counts, left_open)
+        text = _certificate(erased.number, pending, self.clock(), counts, left_open)
         path = self.raw.erasure_register.certificate(erased.number)
         files.write(path, text.encode())
         self.certificate = Certificate(path, text, counts)
@@ -243,18 +244,24 @@ class Erasure(Listener):
             ).fetchall()
 
 
-def holdings(rollbook: Rollbook, student: int) -> Holdings:
+def _listener(writer: Writer) -> Erasure:
+    if (found := writer.listeners.find(Erasure)) is None:
+        raise LookupError("Erasure is not among the listeners in assembly.py")
+    return found
+
+
+def holdings(writer: Writer, student: int) -> Holdings:
     """Count what holds a student. Changes nothing, except that it recovers what a killed writer left.
 
     Raises ArgumentError for an invalid id, and what recovery raises.
     """
     _check(student)
-    with writer(rollbook):
-        return rollbook.listener(Erasure).holdings(student)
+    with writer.writing():
+        return _listener(writer).holdings(student, writer.progress)
 
 
 def erase(
-    rollbook: Rollbook,
+    writer: Writer,
     student: int,
     *,
     reason: str,
@@ -269,11 +276,11 @@ def erase(
     confirmation. Nothing is changed then.
     """
     _check(student, reason)
-    rollbook.settings.check_words(reason)
-    with writer(rollbook):
-        erasure = rollbook.listener(Erasure)
-        holdings = erasure.holdings(student)
-        content = rollbook.raw.erasure_register.begun()
+    writer.settings.check_words(reason)
+    with writer.writing():
+        erasure, register = _listener(writer), writer.place.raw.erasure_register
+        holdings = erasure.holdings(student, writer.progress)
+        content = register.begun()
         key = bytes.fromhex(content.key)
         ident = keyed(key, "id", str(student))
         if held := [hold for hold in content.holds if hold.id == ident]:
@@ -281,12 +288,12 @@ def erase(
                 f"This student has been under a legal hold since {held[0].since:%Y-%m-%d} ({held[0].reason}), so"
                 " nothing was erased. Once it is over, lift it with `rollbook erase STUDENT --lift`"
             )
-        if student in rollbook.raw.erasure_register.matcher() and not holdings.anything:
+        if student in register.matcher() and not holdings.anything:
             raise ArgumentError("This student was erased before, and nothing holds them now: there is nothing to do")
         if not confirm(holdings):
             raise NotConfirmedError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
         _check_reason(reason, student, holdings.names)
-        now = rollbook.clock()
+        now = writer.clock()
         names = {
             name_hash(key, of, value)
             for name in holdings.names
@@ -297,39 +304,36 @@ def erase(
         erased = Erased(id=ident, names=tuple(sorted(names)), words=tuple(sorted(words)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, counts=holdings.counts, home=str(home or ""))
         # From here on the erasure can only be finished.
-        rollbook.raw.erasure_register.write(
-            msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending)
-        )
-        rollbook.erasures.found = holdings.landings
-        recover(rollbook)  # as the next writer would after a kill at this point
+        register.write(msgspec.structs.replace(content, erased=(*content.erased, erased), pending=pending))
+        writer.recover(holdings.landings)  # as the next writer would after a kill at this point
         if erasure.certificate is None:
             raise AssertionError("an erasure that was begun is not finished")
         return erasure.certificate
 
 
-def hold(rollbook: Rollbook, student: int, *, reason: str) -> None:
+def hold(writer: Writer, student: int, *, reason: str) -> None:
     """Put a student under a legal hold, until `lift`. Raises ArgumentError for a student who is erased already, or a
     reason that identifies the student.
     """
     _check(student, reason)
-    rollbook.settings.check_words(reason)
-    register = rollbook.raw.erasure_register
-    with writer(rollbook):
+    writer.settings.check_words(reason)
+    register = writer.place.raw.erasure_register
+    with writer.writing():
         if student in register.matcher():
             raise ArgumentError("This student was erased already: there is nothing left to hold")
-        _check_reason(reason, student, rollbook.listener(Erasure).names(student))
+        _check_reason(reason, student, _listener(writer).names(student))
         content = register.begun()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
         others = tuple(hold for hold in content.holds if hold.id != ident)
-        added = LegalHold(id=ident, reason=reason.strip(), since=rollbook.clock())
+        added = LegalHold(id=ident, reason=reason.strip(), since=writer.clock())
         register.write(msgspec.structs.replace(content, holds=(*others, added)))
 
 
-def lift(rollbook: Rollbook, student: int) -> None:
+def lift(writer: Writer, student: int) -> None:
     """Lift the legal hold on a student. Raises ArgumentError if there is none."""
     _check(student)
-    register = rollbook.raw.erasure_register
-    with writer(rollbook):
+    register = writer.place.raw.erasure_register
+    with writer.writing():
         content = register.read()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
         left = tuple(hold for hold in content.holds if hold.id != ident)
@@ -338,17 +342,17 @@ def lift(rollbook: Rollbook, student: int) -> None:
         register.write(msgspec.structs.replace(content, holds=left))
 
 
-def readmit(rollbook: Rollbook, student: int) -> None:
+def readmit(writer: Writer, student: int) -> None:
     """Let a new person with an erased student's id in, from the next landing on; what was erased stays erased.
 
     Raises ArgumentError if no student with the id is kept out.
     """
     _check(student)
-    register = rollbook.raw.erasure_register
-    with writer(rollbook):
+    register = writer.place.raw.erasure_register
+    with writer.writing():
         content = register.read()
         ident = keyed(bytes.fromhex(content.key), "id", str(student))
-        now = rollbook.clock()
+        now = writer.clock()
         entries = tuple(
             msgspec.structs.replace(each, readmitted_at=now) if each.id == ident and each.is_kept_out else each
             for each in content.erased

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -113,6 +113,26 @@ class Draft:
 
 ChooseDetails = Callable[[Draft], Iterable[int]]
 
+
+@dataclass(frozen=True)
+class FetchPlan:
+    """What to fetch, and what the nights before say of it.
+
+    `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to` the institution of the warehouse,
+    `newest` the newest landing that counts there, `hidden` the records of each set that only searches found last time,
+    each since when, and `uncounted` gives the records that only held or discarded landings state. `deferred` says why
+    the landing can be compared with nothing, if so: the manifest that is committed has the reason, since a landing
+    without a reason counts as proven.
+    """
+
+    day: date | None = None
+    bound_to: int | None = None
+    newest: Manifest | None = None
+    hidden: Mapping[str, Mapping[int, date]] = field(default_factory=dict)
+    uncounted: Published | None = None
+    deferred: str = ""
+
+
 Finished = TypeVar("Finished")
 Finished_co = TypeVar("Finished_co", covariant=True)
 
@@ -141,14 +161,9 @@ class Writer(Sink, Protocol[Finished_co]):
 def fetch(
     settings: Settings,
     begin: Callable[[date], Writer[Finished]],
+    plan: FetchPlan,
     published: Published | None = None,
     *,
-    uncounted: Published | None = None,
-    day: date | None = None,
-    bound_to: int | None = None,
-    newest: Manifest | None = None,
-    hidden: Mapping[str, Mapping[int, date]] | None = None,
-    deferred: str = "",
     reusable: Finished | None = None,
     choose_details: ChooseDetails | None = None,
     clock: Callable[[], datetime] = utc_now,
@@ -157,14 +172,9 @@ def fetch(
 ) -> Finished:
     """Fetch everything once and land it; returns the landing, which has no verdict yet.
 
-    `begin` starts the landing of a day. `day` is the snapshot's date (default: today in ROLLBOOK_TIMEZONE), `bound_to`
-    the institution of the warehouse, `newest` the newest landing that counts there, `hidden` the records of each set
-    that only searches found last time, each since when. `deferred` says why the landing can be compared with nothing,
-    if so: the manifest that is committed has the reason, since a landing without a reason counts as proven. `reusable`
-    is a landing from minutes ago, which is returned instead once the key has been checked. `published` gives the
-    current records, for the absence check, and `uncounted` those that only held or discarded landings state.
-    `choose_details` is called once all pages are landed and returns the students whose details to fetch (default:
-    none).
+    `begin` starts the landing of a day. `published` gives the current records, for the absence check. `reusable` is a
+    landing from minutes ago, which is returned instead once the key has been checked. `choose_details` is called once
+    all pages are landed and returns the students whose details to fetch (default: none).
 
     Raises the client's errors; OtherInstitutionError; NothingLandedError for a day that is not today's date, here or at
     the service; MachineError if the two clocks differ by more than time zones can, or this machine's clock was set
@@ -174,9 +184,9 @@ def fetch(
     with closing(Client(settings, timeouts=timeouts)) as client:
         started = clock()
         today = started.astimezone(settings.zone).date()
-        job = _Fetch(settings, client, begin(day or today), started, progress)
+        job = _Fetch(settings, client, begin(plan.day or today), started, progress)
         try:
-            job.authenticate(bound_to, today, newest)
+            job.authenticate(plan.bound_to, today, plan.newest)
             if reusable is not None:
                 job.writer.abandon()
                 return reusable
@@ -184,11 +194,11 @@ def fetch(
             if published is not None:
                 if choose_details is None:
                     job.writer.walked(job.manifest, job.presumed(published))
-                job.search_vanished(published, uncounted, hidden or {})
+                job.search_vanished(published, plan.uncounted, plan.hidden)
             if choose_details is not None:
                 draft = Draft(job.manifest, job.ids, partial(job.writer.bodies, job.manifest))
                 fetch_details(client, job.writer, choose_details(draft), progress)
-            return job.writer.finish(replace(job.drafted(clock()), deferred=deferred))
+            return job.writer.finish(replace(job.drafted(clock()), deferred=plan.deferred))
         except RollbookError as error:
             job.fail(error, clock(), today)
             raise

@@ -12,10 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from rollbook.errors import DamagedError
-from rollbook.night.stages import land, merge, publish, snapshot
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge, snapshot
 from rollbook.store.lake import DayRecord, Lake
-from tests.support.nights import Expected, House, night
+from tests.support.nights import Expected, House, landed, night
 from tests.support.reading import writable
 from tests.support.warehouses.recovery import recovered
 
@@ -25,11 +24,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
     before, rollbook = house.state()["rollbook.duckdb"], house.rollbook()
-    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), writer(rollbook):
-        snapshot(rollbook, land(rollbook))
-        merged = merge(rollbook)
+    with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), rollbook.writer().writing():
+        snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
+        merged = merge(rollbook.place)
         rollbook.warehouse.next.write_bytes(b"garbage" * 1000)
-        publish(rollbook, merged)
+        rollbook.writer().publish(merged)
     assert house.state()["rollbook.duckdb"] == before
     recovered(house, expected)
 

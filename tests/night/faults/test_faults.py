@@ -20,11 +20,10 @@ from typing import Any
 import pytest
 
 from rollbook.errors import BusyError, MachineError
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import land, merge, publish, snapshot
-from rollbook.night.writing import writer
-from rollbook.operations.doctor import Level, examine
-from tests.support.nights import Expected, House, night
+from rollbook.night.stages import merge, snapshot
+from rollbook.opened import Rollbook
+from rollbook.operations.doctor import Level
+from tests.support.nights import Expected, House, findings_of, landed, night
 from tests.support.processes.machines import (
     Disk,
     as_nobody,
@@ -42,10 +41,10 @@ def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
     """The stages of tonight's sync, to be called in turn."""
     results: dict[str, Any] = {}
     return [
-        lambda: results.update(landed=land(rollbook)),
-        lambda: snapshot(rollbook, results["landed"]),
-        lambda: results.update(merged=merge(rollbook)),
-        lambda: publish(rollbook, results["merged"]),
+        lambda: results.update(landed=landed(rollbook)),
+        lambda: snapshot(rollbook.place, results["landed"], rollbook.settings, rollbook.clock()),
+        lambda: results.update(merged=merge(rollbook.place)),
+        lambda: rollbook.writer().publish(results["merged"]),
     ]
 
 
@@ -58,7 +57,7 @@ def test_a_full_disk_is_told_and_the_next_sync_recovers(
 ) -> None:
     house, mounted = small
     before, rollbook = house.state(), house.rollbook()
-    with pytest.raises(MachineError) as refused, ExitStack() as until_told, writer(rollbook):
+    with pytest.raises(MachineError) as refused, ExitStack() as until_told, rollbook.writer().writing():
         *earlier, last = stages(rollbook)[: STAGES.index(stage) + 1]
         for work in earlier:
             work()
@@ -90,7 +89,7 @@ def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected
     assert "This account (nobody) may not use" in refused.message
     assert f"chown -R nobody {house.warehouse}" in refused.message
     (finding,) = in_another_process(
-        lambda: [f for f in examine(house.rollbook()) if f.what == "files"], first=as_nobody
+        lambda: [f for f in findings_of(house.rollbook()) if f.what == "files"], first=as_nobody
     )
     assert finding.level is Level.FAILED
     recovered(house, expected)  # root may

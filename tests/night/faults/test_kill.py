@@ -98,12 +98,12 @@ def test_a_sync_killed_before_each_step_is_recovered_by_the_next(sandbox: Sandbo
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):
         sandbox.day = day
-        sync(rollbook(twin, sandbox.url, today=day), day)
+        sync(rollbook(twin, sandbox.url, today=day).writer(), day)
     copy(twin, victim)
     for pattern in ("raw", "snapshots/*"):
         for folder_of_day in victim.glob(f"{pattern}/snapshot_date={last}"):
             shutil.rmtree(folder_of_day)
-    past.rebuild(rollbook(victim, today=FIRST), confirm=always, accept_loss=True)
+    past.rebuild(rollbook(victim, today=FIRST).writer(), confirm=always, accept_loss=True)
     for step in range(1, MAX_STEPS):
         killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)

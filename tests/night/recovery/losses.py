@@ -35,7 +35,7 @@ def make_a_folder_of_it(house: House) -> None:
 
 
 def restore_the_first_night(house: House) -> None:
-    restore(house.rollbook(), house.rollbook().warehouse.kept()[-1])
+    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[-1])
 
 
 def change_rows(house: House) -> None:

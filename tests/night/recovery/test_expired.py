@@ -70,10 +70,10 @@ def test_where_expired_days_would_be_lost_a_sync_fails(house: House, expired: Ex
     assert [m.verdict for m in house.landings(night(7))] == [None]
     assert not house.published.exists()
     with pytest.raises(ExpiredError):
-        past.rebuild(house.rollbook())
+        past.rebuild(house.rollbook().writer())
     with pytest.raises(ExpiredError):
-        past.backfill(house.rollbook(), night(4), night(6))
-    done = past.rebuild(house.rollbook(), accept_loss=True)
+        past.backfill(house.rollbook().writer(), night(4), night(6))
+    done = past.rebuild(house.rollbook().writer(), accept_loss=True)
     assert list(done.rebuilt) == [night(4), night(5), night(6)]
     left = Expected()
     for number in (4, 5, 6):
@@ -98,7 +98,7 @@ def test_without_the_registered_digests_no_file_is_the_warehouse_s_own(house: Ho
 def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:
     house.over = {"keep_days": 2}
     house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
-    prune_now(house.rollbook())
+    prune_now(house.rollbook().writer())
     assert house.rollbook().raw.days() == [night(1), night(2), night(3)]
 
 
@@ -124,5 +124,5 @@ def test_a_rebuild_that_cannot_record_a_held_landing_gives_nothing_up(house: Hou
     rollbook = house.rollbook()
     given_up = rollbook.landings.expired_days()
     with pytest.raises(DamagedError, match="pages.jsonl cannot be used"):
-        past.rebuild(rollbook, confirm=past.always, accept_loss=True)
+        past.rebuild(rollbook.writer(), confirm=past.always, accept_loss=True)
     assert house.rollbook().landings.expired_days() == given_up == {night(1), night(2), night(3)}

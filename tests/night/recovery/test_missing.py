@@ -12,10 +12,9 @@ import pytest
 from rollbook.errors import HeldError, LostError
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.operations.status import load_status
 from rollbook.outputs.mirror.mirror import Mirror
 from tests.night.recovery.losses import LISTED, delete
-from tests.support.nights import Expected, House, new_house, night
+from tests.support.nights import Expected, House, new_house, night, status_of
 from tests.support.records import MISSING, classes, student, students, within
 
 pytestmark = pytest.mark.nights
@@ -62,7 +61,7 @@ def test_a_landing_that_is_missing_beside_another_of_its_day_is_named(house: Hou
     with pytest.raises(LostError, match=f"{night(4)}"):
         house.at(5).sync()
     with pytest.raises(LostError):
-        past.rebuild(house.rollbook(), confirm=always)
+        past.rebuild(house.rollbook().writer(), confirm=always)
     assert house.state() == before
     restore()
     house.sync()
@@ -133,12 +132,12 @@ def test_days_that_are_given_up_are_forgotten(house: House) -> None:
     aside(house, f"snapshot_date={night(2)}")
     with pytest.raises(LostError):
         house.sync()
-    assert "raw/ lacks" in " ".join(load_status(house.rollbook()).problems)
-    past.rebuild(house.rollbook(), accept_loss=True)
+    assert "raw/ lacks" in " ".join(status_of(house.rollbook()).problems)
+    past.rebuild(house.rollbook().writer(), accept_loss=True)
     assert house.query("SELECT snapshot_date FROM spans.days ORDER BY 1") == [(night(n),) for n in (1, 3, 4)]
     warehouse = house.rollbook().warehouse
     assert all((night(2), 1) not in warehouse.recorded(path) for path in warehouse.kept()), "it would come up again"
-    assert load_status(house.rollbook()).problems == ()
+    assert status_of(house.rollbook()).problems == ()
     house.at(5).sync()
     left = Expected().night(1, students(60), classes(4)).night(3, LISTED, classes(4))
     left.night(4, LISTED, classes(4), unproven=["students", "classes"])

@@ -19,8 +19,7 @@ from rollbook.flatten import rows
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.night.stages import land, snapshot
-from rollbook.night.writing import writer
+from rollbook.night.stages import snapshot
 from rollbook.tables import TABLES
 from tests.night.recovery.losses import (
     LISTED,
@@ -31,7 +30,7 @@ from tests.night.recovery.losses import (
     make_a_folder_of_it,
     restore_the_first_night,
 )
-from tests.support.nights import Expected, House, night
+from tests.support.nights import Expected, House, landed, night
 from tests.support.records import classes, school_class, students
 from tests.support.tiers import daily
 
@@ -67,8 +66,8 @@ def test_a_record_found_by_search_stays_whatever_happened_to_the_file(
 def test_a_stop_before_publish_is_recovered_before_the_next_decision(house: House, expected: Expected) -> None:
     house.service.students = more = [*LISTED, *students(30, first=200)]
     rollbook = house.rollbook()
-    with writer(rollbook):
-        snapshot(rollbook, land(rollbook))
+    with rollbook.writer().writing():
+        snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
     expected.night(4, more, classes(4))
     house.at(5).service.students = students(60)
     with pytest.raises(HeldError, match="31 of 91 students"):
@@ -128,11 +127,11 @@ def test_a_rebuild_that_would_lose_many_rows_asks_first(house: House, expected: 
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(4)}")
     before = house.state()
     with pytest.raises(HeldError, match="59 of 120 students") as held:
-        past.rebuild(house.rollbook(), accept_loss=True)
+        past.rebuild(house.rollbook().writer(), accept_loss=True)
     assert held.value.exit_code == 3
     assert "--yes" in held.value.message
     assert house.state() == before
-    past.rebuild(house.rollbook(), accept_loss=True, confirm=always)
+    past.rebuild(house.rollbook().writer(), accept_loss=True, confirm=always)
     assert house.tables() == expected.tables()
 
 
@@ -141,12 +140,12 @@ def test_a_rebuild_needs_no_published_file_and_still_asks(
     house: House, expected: Expected, loss: Callable[[House], None]
 ) -> None:
     loss(house)
-    past.rebuild(house.rollbook())
+    past.rebuild(house.rollbook().writer())
     assert house.tables() == expected.tables()
     loss(house)
     shutil.rmtree(house.warehouse / "raw" / f"snapshot_date={night(1)}")
     with pytest.raises(LostError, match=f"raw/ lacks 1 landing .*: {night(1)}"):
-        past.rebuild(house.rollbook())
+        past.rebuild(house.rollbook().writer())
 
 
 @contextmanager

@@ -118,11 +118,11 @@ def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
 @pytest.mark.parametrize(
     "write",
     [
-        lambda house: past.backfill(house.rollbook(), night(1), night(3)),
-        lambda house: past.rebuild(house.rollbook()),
-        lambda house: discard(house.rollbook(), night(3), reason="nonsense"),
+        lambda house: past.backfill(house.rollbook().writer(), night(1), night(3)),
+        lambda house: past.rebuild(house.rollbook().writer()),
+        lambda house: discard(house.rollbook().writer(), night(3), reason="nonsense"),
         lambda house: erase(house, 20),
-        lambda house: restore(house.rollbook(), house.rollbook().warehouse.kept()[0]),
+        lambda house: restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[0]),
         lambda house: status.prune(house.rollbook(keep_days=2)),
     ],
     ids=["backfill", "rebuild", "discard", "erase", "restore", "prune"],
@@ -145,10 +145,10 @@ def test_changes_by_our_own_commands_are_no_loss(house: House) -> None:
     house.service.key = KEY
     nights.number = 2
     nights.play(2)
-    discard(house.rollbook(), night(3), reason="nonsense")
+    discard(house.rollbook().writer(), night(3), reason="nonsense")
     assert command(house, "status").exit_code == 0
-    undo_discard(house.rollbook(), night(3))
-    discard(house.rollbook(), night(4), reason="nonsense")
+    undo_discard(house.rollbook().writer(), night(3))
+    discard(house.rollbook().writer(), night(4), reason="nonsense")
     erase(house, 20)
     assert command(house, "status").exit_code == 0
     nights.play(3, keep_days=2)

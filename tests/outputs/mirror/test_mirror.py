@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, LostError, MirrorError, SettingError
-from rollbook.night.writing import writer
 from rollbook.outputs.mirror.mirror import Bucket, Mirror, restore
 from rollbook.privacy import access
 from rollbook.settings import load
@@ -64,7 +63,7 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
     days = {part for name in put for part in name.split("/") if part.startswith("snapshot_date=")}
     assert days == {f"snapshot_date={night(3)}"}
     put.clear()
-    with writer(house.rollbook()):
+    with house.rollbook().writer().writing():
         pass
     assert put == []
 

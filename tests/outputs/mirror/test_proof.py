@@ -13,13 +13,10 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ContractChangedError, HeldError, MirrorError
 from rollbook.night.past import always
-from rollbook.night.writing import writer
 from rollbook.operations.discard import discard
-from rollbook.operations.doctor import examine
-from rollbook.operations.status import load_status
 from rollbook.outputs.mirror import mirror
 from rollbook.outputs.mirror.mirror import Mirror
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, findings_of, new_house, night, status_of
 from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing
 from tests.support.warehouses.erasures import erase
@@ -39,7 +36,7 @@ def prove(house: House) -> str:
     """Prove the copy as the command does; returns what is then said of it."""
     rollbook = house.rollbook()
     copy = rollbook.listener(Mirror)
-    with writer(rollbook):
+    with rollbook.writer().writing():
         copy.update(house.now)
         copy.prove(house.now)
     return copy.remark()
@@ -61,7 +58,7 @@ def test_a_copy_of_everything_that_may_happen_is_proven(house: House) -> None:
     begin_changing(house, 2)
     house.night(3, [student(1, summary="refused"), *students(29, first=2)])
     house.sync(fresh=True)
-    discard(house.rollbook(), night(2), reason="on trial", confirm=always)
+    discard(house.rollbook().writer(), night(2), reason="on trial", confirm=always)
     erase(house, 20)
     before = house.state()
     assert house.rollbook().listener(Mirror).remark() == NEVER
@@ -79,7 +76,7 @@ def test_unpublished_syncs_do_not_fail_the_proof(house: House) -> None:
     with pytest.raises(ContractChangedError):
         house.night(4, [*students(10), *(student(i, name=None) for i in range(11, 31))])
     prove(house)
-    discard(house.rollbook(), night(3), reason="on trial", confirm=always)
+    discard(house.rollbook().writer(), night(3), reason="on trial", confirm=always)
     prove(house)
     house.night(5, students(30))
     assert not house.rollbook().landings.expired_days()
@@ -106,7 +103,7 @@ def test_each_row_that_readers_have_otherwise_is_found(house: House) -> None:
     assert caught.value.message == wrong
     said = f"{PROVEN.format(0)}. On 2026-11-21 that failed: {wrong}"
     assert house.rollbook().listener(Mirror).remark() == said
-    assert load_status(house.rollbook()).copy == said
+    assert status_of(house.rollbook()).copy == said
 
 
 def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:
@@ -177,7 +174,7 @@ def test_the_command_proves_it_and_status_and_doctor_say_when(
     begin(house)
 
     def told() -> tuple[str, list[tuple[str, str]]]:
-        findings = [(str(f.level), f.says) for f in examine(house.rollbook()) if f.what == "copy"]
+        findings = [(str(f.level), f.says) for f in findings_of(house.rollbook()) if f.what == "copy"]
         return CliRunner().invoke(app, ["status"]).stdout, findings
 
     shown, findings = told()

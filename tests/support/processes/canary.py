@@ -60,7 +60,7 @@ def erase(warehouse: Path, die_at: int | None = None) -> None:
     if die_at is not None:
         die_at_step(die_at)
     settings = load(fetches=False, warehouse=warehouse, report_names=True, _env_file=None)
-    erasing.erase(assemble(settings), ID, reason="a reason", confirm=lambda _: True)
+    erasing.erase(assemble(settings).writer(), ID, reason="a reason", confirm=lambda _: True)
 
 
 def killed(warehouse: Path, die_at: int) -> bool:

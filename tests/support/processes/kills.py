@@ -44,11 +44,11 @@ class Job:
         """Do the job, in this process."""
         book = rollbook(self.warehouse, self.base_url, today=self.last)
         if self.what == "sync":
-            sync(book, self.first)
+            sync(book.writer(), self.first)
         elif self.what == "backfill":
-            past.backfill(book, self.first, self.last)
+            past.backfill(book.writer(), self.first, self.last)
         else:
-            past.rebuild(book)
+            past.rebuild(book.writer())
 
 
 def start(job: Job, *, die_at: int | None = None) -> BaseProcess:

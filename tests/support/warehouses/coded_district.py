@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from rollbook import settings
 from rollbook.cli import app
-from rollbook.night.writing import writer
 from rollbook.privacy.pseudonymous import Codes
 from tests.support import reading
 from tests.support.processes import canary, machines
@@ -75,7 +74,7 @@ def run(*arguments: str, exits: int = 0) -> str:
 
 def write(district: District, name: str) -> None:
     """Let an institution's writer bring everything up to date."""
-    with writer(district.house(name).rollbook()):
+    with district.house(name).rollbook().writer().writing():
         pass
 
 

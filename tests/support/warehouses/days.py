@@ -21,7 +21,7 @@ from rollbook.assembly import assemble
 from rollbook.errors import HeldError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import sync
-from rollbook.night.rollbook import Rollbook
+from rollbook.opened import Rollbook
 from rollbook.settings import load
 from rollbook.store.schema import OF_PUBLISHES
 from rollbook.tables import TABLES
@@ -46,13 +46,11 @@ def noon(day: date) -> datetime:
     return datetime.combine(day, time(12), UTC)
 
 
-def rollbook(
-    warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, progress: Any = None, **over: Any
-) -> Rollbook:
+def rollbook(warehouse: Path, base_url: str = "http://127.0.0.1:9", *, today: date = LAST, **over: Any) -> Rollbook:
     """A warehouse to work on, on the last of the days; nobody listens at the address, unless given."""
     values: dict[str, Any] = {"base_url": base_url, "api_key": KEY, "warehouse": warehouse, "first_date": FIRST}
     settings = load(**(values | {"_env_file": None} | over))
-    return assemble(settings, clock=lambda: noon(today), progress=progress)
+    return assemble(settings, clock=lambda: noon(today))
 
 
 @contextmanager
@@ -66,14 +64,14 @@ def landed(days: Sequence[date] = DAYS) -> Iterator[tuple[Path, Sandbox]]:
     with folder() as warehouse, Sandbox(STUDENTS, day=FIRST, api_key=KEY) as sandbox:
         for day in days:
             sandbox.day = day
-            sync(rollbook(warehouse, sandbox.url, today=day), day)
+            sync(rollbook(warehouse, sandbox.url, today=day).writer(), day)
             if day == TWICE:
                 sandbox.students = [_with_gaps(record) for record in sandbox.students]
-                sync(rollbook(warehouse, sandbox.url, today=day), day)
+                sync(rollbook(warehouse, sandbox.url, today=day).writer(), day)
             elif day == HELD:
                 sandbox.students = [record | {"last_name": "Held"} for record in sandbox.students]
                 with pytest.raises(HeldError):
-                    sync(rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0), day)
+                    sync(rollbook(warehouse, sandbox.url, today=day, hold_changed_percent=0).writer(), day)
             elif day == UNPROVEN:
                 _sync_unproven(warehouse, sandbox, day)
         yield warehouse, sandbox
@@ -93,7 +91,7 @@ def _sync_unproven(warehouse: Path, sandbox: Sandbox, day: date) -> None:
             sandbox.day = day + timedelta(days=1)
 
     sandbox.on(faults.moved_total(1), path="students", page=3)  # the two days may list as many students
-    synced = sync(rollbook(warehouse, sandbox.url, today=day, progress=strike, walks=1), day)
+    synced = sync(rollbook(warehouse, sandbox.url, today=day, walks=1).writer(strike), day)
     assert synced.manifest.verdict is Verdict.UNPROVEN
 
 

@@ -35,7 +35,7 @@ def everybody(number: int) -> Records:
 def erase(house: House, student: int = canary.ID, **how: Any) -> Certificate:
     """Erase a student, the canary unless told otherwise."""
     given: dict[str, Any] = {"reason": "case 12", "confirm": lambda _: True, **how}
-    return erasing.erase(house.rollbook(), student, **given)
+    return erasing.erase(house.rollbook().writer(), student, **given)
 
 
 def live(house: House) -> None:
@@ -51,7 +51,7 @@ def live(house: House) -> None:
     service.mend()
     house.night(4, everybody(4)[:-1])
     house.night(5, everybody(5))
-    discards.discard(house.rollbook(), night(5), reason="on trial", confirm=always)
+    discards.discard(house.rollbook().writer(), night(5), reason="on trial", confirm=always)
     behind = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
     house.night(
         6, [*everybody(6)[:-1], canary.canary(summary=behind, registration_date="Canarybird")]

@@ -11,11 +11,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from rollbook.operations.status import load_status
 from rollbook.privacy.pseudonymous import Pseudonymous
 from rollbook.tables import TABLES
 from tests.support import reading
-from tests.support.nights import House, new_house
+from tests.support.nights import House, new_house, status_of
 from tests.support.records import Record, Records, entry, school_class, student, within
 from tests.support.wire import faults
 
@@ -162,7 +161,7 @@ def lived(secrets: Secrets) -> Iterator[House]:
 
 def is_current(house: House) -> bool:
     """Whether both files are of one version, by content and by what status says."""
-    report = load_status(house.rollbook()).pseudonymous
+    report = status_of(house.rollbook()).pseudonymous
     assert report is not None
     same = rows(house, VERSION) == house.query(VERSION) and rows(
         house, f"SELECT COUNT(*) FROM ({DAYS})"

@@ -19,9 +19,8 @@ import pytest
 
 from rollbook.assembly import assemble
 from rollbook.night import sync
-from rollbook.night.rollbook import Rollbook
-from rollbook.night.stages import merge, publish
-from rollbook.night.writing import writer
+from rollbook.night.stages import merge
+from rollbook.opened import Rollbook
 from rollbook.sandbox.institution import terms
 from rollbook.settings import load
 from rollbook.views import editable
@@ -60,7 +59,7 @@ class School:
         """One night."""
         if self.sandbox is not None:
             self.sandbox.day = day
-        sync(self.rollbook(day, **over), day)
+        sync(self.rollbook(day, **over).writer(), day)
 
     def frame(self, query: str) -> pd.DataFrame:
         """The rows of an analyst's query, as a frame."""
@@ -77,8 +76,8 @@ class School:
         scratch = shutil.ignore_patterns("aside-*")  # of another test that reads it, and soon gone
         shutil.copytree(self.warehouse, target, symlinks=True, dirs_exist_ok=True, ignore=scratch)
         mine = School(target)
-        with writer(mine.rollbook()):
-            publish(mine.rollbook(), merge(mine.rollbook()))
+        with mine.rollbook().writer().writing():
+            mine.rollbook().writer().publish(merge(mine.rollbook().place))
         return mine
 
 

@@ -74,7 +74,7 @@ def restored(house: House, into: Path) -> House:
     restore(house.over["lake"], "", into)
     again = House(into, house.service, lake="")
     again.now, house.service.now = house.now, lambda: house.now  # it is the first house's service
-    past.rebuild(again.rollbook())
+    past.rebuild(again.rollbook().writer())
     return again
 
 

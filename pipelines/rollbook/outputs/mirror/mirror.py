@@ -44,10 +44,12 @@ from rollbook.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
 from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
 from rollbook.night import past
-from rollbook.night.listeners import Listener
+from rollbook.night.listeners import Listener, Listeners
 from rollbook.night.past import always
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.place import Place
+from rollbook.night.writing import Writer
 from rollbook.settings import Settings, with_secrets_of_libraries
+from rollbook.source.fetch import utc_now
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.published import REGISTERED
@@ -607,14 +609,11 @@ def prove(settings: Settings, progress: Progress) -> None:
     with files.aside(ours.build) as folder:
         restore(settings.lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy")
-        beside = Rollbook(
-            settings.model_copy(update={"keep_days": None}),
-            progress=progress,
-            warehouse=theirs,
-            raw=RawStore(theirs.root / "raw"),
-        )
-        expired = beside.landings.expired_days()
-        past.rebuild(beside, confirm=always, accept_loss=bool(expired))
+        restored = Place(RawStore(theirs.root / "raw"), theirs)
+        kept = settings.model_copy(update={"keep_days": None})
+        writer = Writer(restored, kept, Listeners(theirs.root), utc_now, progress)
+        expired = restored.landings.expired_days()
+        past.rebuild(writer, confirm=always, accept_loss=bool(expired))
         differing = [*_differing(ours, theirs, in_lake=bool(expired))]
         for file in (ours.published_file, *ours.kept()) if expired else ():
             differing += _faults(ours, file)

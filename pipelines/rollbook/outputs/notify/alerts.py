@@ -35,8 +35,9 @@ from rollbook.errors import (
 from rollbook.export.query import run_query
 from rollbook.landing import formats
 from rollbook.night.listeners import Listener
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.place import Clock, Place
 from rollbook.outputs.notify.channels import send
+from rollbook.settings import Settings
 from rollbook.util import cron, files
 from rollbook.util.text import count_of, listed
 
@@ -110,12 +111,12 @@ class Alerts(Listener):
     # The state that could not be written, kept for this process: the alert may be about a full disk.
     unwritten: ClassVar[dict[Path, AlertState]] = {}
 
-    def __init__(self, rollbook: Rollbook) -> None:
-        self.rollbook = rollbook
-        self.settings = rollbook.settings
-        self.clock = rollbook.clock
+    def __init__(self, place: Place, settings: Settings, clock: Clock) -> None:
+        self.place = place
+        self.settings = settings
+        self.clock = clock
         self.channels = self.settings.notify_names
-        self._path = rollbook.warehouse.build / "alerts.json"
+        self._path = place.warehouse.build / "alerts.json"
 
     def sync_ended(self, day: date, error: Exception | None) -> None:
         """Report the sync and deliver what is due. A person who gave a wrong argument was told."""
@@ -145,7 +146,7 @@ class Alerts(Listener):
             ):  # each set that stays unproven is one outcome, for as long as it stays so
                 outcomes += [
                     Outcome(f"unproven {u.set} {u.since}", AlertKind.UNPROVEN, outcome.day, u.description)
-                    for u in self.rollbook.landings.long_unproven()
+                    for u in self.place.landings.long_unproven()
                 ]
             good = outcomes == [outcome] and outcome.kind is AlertKind.SYNCED
             new = [o for o in outcomes if o.id not in state.reported]
@@ -220,7 +221,7 @@ class Alerts(Listener):
         published: list[tuple[object, ...]] = []
         with suppress(RollbookError, OSError):  # no file yet, or another process has the file open for writing
             published = run_query(
-                self.rollbook.warehouse.published_file,
+                self.place.warehouse.published_file,
                 """
                 SELECT
                     ANY_VALUE(i.school_name), s.snapshot_date,

@@ -6,7 +6,7 @@ It is made after the publish, so it never delays or blocks the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from types import MappingProxyType
 
@@ -15,7 +15,8 @@ import duckdb
 from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError, SettingError
 from rollbook.landing.manifest import Hold
 from rollbook.night.listeners import ErasureUnderWay, Listener
-from rollbook.night.rollbook import Rollbook
+from rollbook.night.place import Place
+from rollbook.settings import Settings
 from rollbook.store.database import connect
 from rollbook.store.schema import check_format
 from rollbook.tables import TABLES, WALKED
@@ -30,9 +31,12 @@ class MorningPage(Listener):
 
     name = FILE
 
-    def __init__(self, rollbook: Rollbook) -> None:
-        self.rollbook = rollbook
-        self.path = rollbook.warehouse.root / FILE
+    def __init__(self, place: Place, settings: Settings, remarks: Callable[[], list[str]]) -> None:
+        """`remarks` returns the sentences for the page's foot."""
+        self.place = place
+        self.settings = settings
+        self.remarks = remarks
+        self.path = place.warehouse.root / FILE
 
     def on_published(self, at: datetime) -> None:
         """Make the page from the published file."""
@@ -48,20 +52,20 @@ class MorningPage(Listener):
         self.path.unlink(missing_ok=True)
 
     def _write(self, at: datetime, trouble: str = "", advice: str = "") -> None:
-        rollbook, published = self.rollbook, self.rollbook.warehouse.published_file
+        place, published = self.place, self.place.warehouse.published_file
         if not published.is_file():
             self.path.unlink(missing_ok=True)
             return
-        unproven = [u.description for u in rollbook.landings.long_unproven()]
-        with connect(published, scratch=rollbook.warehouse.scratch, read_only=True) as con:
+        unproven = [u.description for u in place.landings.long_unproven()]
+        with connect(published, scratch=place.warehouse.scratch, read_only=True) as con:
             check_format(con, published.name)
             if not con.execute("SELECT 1 FROM spans.days LIMIT 1").fetchall():  # all of it was discarded
                 self.path.unlink(missing_ok=True)
                 return
-            names, remarks, resting = rollbook.settings.report_names, [each.remark() for each in rollbook.listeners], {}
+            names, remarks, resting = self.settings.report_names, self.remarks(), {}
             try:
-                today = at.astimezone(rollbook.settings.zone).date()
-                resting = editable.resting(rollbook.warehouse.root, today, con)
+                today = at.astimezone(self.settings.zone).date()
+                resting = editable.resting(place.warehouse.root, today, con)
             except SettingError as error:  # it hides nobody, and the page says so
                 remarks.append(error.message)
             page = make(
@@ -74,7 +78,7 @@ class MorningPage(Listener):
                 unproven=unproven,
                 remarks=[*filter(None, remarks)],
             )
-        files.write(self.path, page.encode(), rollbook.warehouse.mode)
+        files.write(self.path, page.encode(), place.warehouse.mode)
 
 
 def make(
