@@ -57,11 +57,11 @@ MUTATIONS = (
     Mutation("G4", "if checksum[:64] != sha256(body).hexdigest().encode():", "if False:", "landing night"),
     Mutation(
         "G4",
-        "    rollbook.place.recovery.check_raw()\n    rollbook.place.recovery",
-        "    rollbook.place.recovery",
+        "        place.recovery.check_raw()\n        place.recovery",
+        "        place.recovery",
         "night outputs/mirror",
     ),
-    Mutation("G4", "rollbook.writer().decide(rollbook.landings.undecided())", "pass", "night"),
+    Mutation("G4", "self.decide(place.landings.undecided())", "pass", "night"),
     Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "night"),
     Mutation("G4", 'deferred=blocked.message if blocked else "",', 'deferred="",', "night"),
     Mutation("G3", "if m.hold_digest in digests and (", "if (", "night"),
@@ -111,7 +111,7 @@ MUTATIONS = (
     ),
     Mutation("G13", "if error.retry_after > remaining:", "if False:", "source"),
     Mutation("G14", "lock.acquire(timeout=0)", "pass", "night"),
-    Mutation("G14", "    rollbook.place.recovery.sweep()\n    rollbook.erasures", "    rollbook.erasures", "night"),
+    Mutation("G14", "        self.place.recovery.sweep()\n        self._erasures", "        self._erasures", "night"),
 )
 
 
