@@ -23,7 +23,7 @@ SYNC = """
 import sys
 from datetime import datetime
 from rollbook.settings import load
-from rollbook.assembly import assemble
+from rollbook.features.assembly import assemble
 from rollbook.night import sync
 now = datetime.fromisoformat(sys.argv[1])
 rollbook = assemble(load(_env_file=None), clock=lambda: now)
@@ -84,9 +84,9 @@ TABLES = """        Table(
 """
 WORK = """
 from pathlib import Path
-from rollbook.export import Format
-from rollbook.export.query import export
-from rollbook.operations.doctor import Level, examine
+from rollbook.reading.formats import Format
+from rollbook.reading.query import export
+from rollbook.health.doctor import Level, examine
 from rollbook.night.past import rebuild
 from tests.support.nights import findings_of
 rebuild(rollbook.writer())
@@ -261,9 +261,9 @@ def test_a_personal_column_of_an_endpoint_is_declared_once(declared: House, copy
     assert rows(coded, "SELECT change FROM changes WHERE table_name = 'student_guardians'") == [("added",)]
     assert rows(coded, "FROM spans.student_guardians WHERE span_state = 'stated'") == []
     work = """
-from rollbook.privacy.erasure import erase
-from rollbook.privacy.processing import render
-from rollbook.privacy.subject import gather
+from rollbook.rights.erasure import erase
+from rollbook.rights.processing import render
+from rollbook.rights.subject import gather
 from rollbook.views import dictionary
 from pathlib import Path
 held = {section.name: section.rows for section in gather(rollbook.warehouse.root, 1).sections}

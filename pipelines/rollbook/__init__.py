@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 # The names that are imported on first use, and their modules.
-_PUBLIC = {"open": "rollbook.book", "RollbookComponent": "rollbook.defs.component"}
+_PUBLIC = {"open": "rollbook.features.notebook.book", "RollbookComponent": "rollbook.defs.component"}
 
 
 def __dir__() -> list[str]:  # `dg` looks for components there

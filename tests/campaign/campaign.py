@@ -29,10 +29,10 @@ import duckdb
 
 from rollbook import errors
 from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from rollbook.features.mirror.mirror import Mirror
 from rollbook.night import past
 from rollbook.night.past import always
 from rollbook.opened import Rollbook
-from rollbook.outputs.mirror.mirror import Mirror
 from rollbook.settings import Settings
 from tests.campaign import damage
 from tests.campaign.disk import Disk, PowerFailedError, Trouble

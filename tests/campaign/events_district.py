@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollbook import settings
-from rollbook.fleet.build import Built, build
+from rollbook.features.district.build import Built, build
 from rollbook.institutions import Registry
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.disk import STOPPED, PowerFailedError, Trouble

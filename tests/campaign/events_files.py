@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from rollbook.errors import DamagedError
-from rollbook.operations.restore import restore as republish
+from rollbook.night.restore import restore as republish
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_service import can_lose_many, lose_many

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import stamina
 
 from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
+from rollbook.features.mirror.mirror import Mirror
+from rollbook.health.status import prune
+from rollbook.night import discard as discards
 from rollbook.night import past
+from rollbook.night.diff import diff
 from rollbook.night.past import always, within_hold
-from rollbook.operations import discard as discards
-from rollbook.operations.diff import diff
-from rollbook.operations.status import prune
-from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.privacy.erasure import erase
+from rollbook.rights.erasure import erase
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed
 from tests.campaign.disk import ANOTHER_BYTE, BROKEN, FULL, POWER_FAILS, STOPPED, Trouble

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from rollbook.outputs.mirror.mirror import restore
+from rollbook.features.mirror.mirror import restore
 from tests.campaign import damage
 from tests.campaign.campaign import Campaign, event, register
 from tests.campaign.disk import STOPPED, Trouble

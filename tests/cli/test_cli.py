@@ -15,8 +15,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from rollbook.cli.app import CONFIGURATION
 from rollbook.sandbox import Sandbox
+from rollbook.terminal import CONFIGURATION
 from tests.support.processes.commands import dagster_home, run_command
 from tests.support.reading import rows
 from tests.support.records import classes, students

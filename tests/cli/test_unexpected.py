@@ -22,9 +22,7 @@ QUOTED = "Pupil Number7 <pupil.7@school.example>"
 
 # Each makes one call fail as a library might, with a record in its text.
 IN_A_STAGE = f"from rollbook import night\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nnight.snapshot = fail"
-IN_A_COMMAND = (
-    f"from rollbook.export import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
-)
+IN_A_COMMAND = f"from rollbook.reading.formats import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
 
 
 @pytest.fixture(scope="module")

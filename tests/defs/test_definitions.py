@@ -89,7 +89,7 @@ def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> N
     code = (
         "import sys\nfrom rollbook.definitions import defs\n"
         "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"
-        "print([m for m in sys.modules if m.startswith(('rollbook.fleet', 'rollbook.defs.district'))])"
+        "print([m for m in sys.modules if m.startswith(('rollbook.features.district', 'rollbook.defs.district'))])"
     )
     env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
     output = subprocess.run(

@@ -10,8 +10,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from rollbook.night.discard import discard
 from rollbook.night.past import always
-from rollbook.operations.discard import discard
 from tests.support import graph
 from tests.support.graph import SYNC
 from tests.support.processes.commands import run_command

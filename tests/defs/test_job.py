@@ -24,8 +24,8 @@ from rollbook.defs.facts import FILE
 from rollbook.defs.school import School
 from rollbook.errors import HeldError, NotConfirmedError
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.night.discard import undo_discard
 from rollbook.night.past import always
-from rollbook.operations.discard import undo_discard
 from rollbook.settings import Settings
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two

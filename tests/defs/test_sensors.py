@@ -15,8 +15,8 @@ from rollbook.defs import runs
 from rollbook.defs.component import load
 from rollbook.errors import CheckError, HeldError
 from rollbook.night import sync
+from rollbook.night.discard import discard, undo_discard
 from rollbook.night.past import always
-from rollbook.operations.discard import discard, undo_discard
 from rollbook.util import files
 from tests.support import graph
 from tests.support.graph import SYNC, Job

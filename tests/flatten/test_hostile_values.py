@@ -294,8 +294,8 @@ def read(name: str, field: str, text: str, *, odd: bool) -> tuple[Flattener, Any
     inner = record
     for step in (p for p in path[:-1] if p):
         inner = inner[step]
-    inner[path[-1]] = "@@@"
-    between = json.dumps(record).replace('"@@@"', text)
+    inner[path[-1]] = "rollbook.@"
+    between = json.dumps(record).replace('"rollbook.@"', text)
     pagination = '"pagination": {"page": 1, "limit": 100, "total_count": 3, "total_pages": 1}'
     content = f'{{"success": true, "data": [{healthy[0]}, {between}, {healthy[1]}], {pagination}}}'.encode()
     flattener = Flattener(set_name)

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, HeldError
 from rollbook.landing.manifest import Verdict
-from rollbook.night import sync
-from rollbook.operations import approvals
+from rollbook.night import approvals, sync
 from tests.support.nights import Expected, House, approve_held, folder, night
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rollbook.features.why.provenance import trace
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
+from rollbook.night.discard import discard, undo_discard
 from rollbook.night.past import always
-from rollbook.operations.discard import discard, undo_discard
-from rollbook.operations.provenance import trace
 from tests.support.nights import House, night
 from tests.support.records import Records, student, students
 from tests.support.warehouses.holds import first_night, is_held

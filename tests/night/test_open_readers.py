@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from rollbook.operations.restore import restore
+from rollbook.night.restore import restore
 from rollbook.store.lake import LAKE
 from tests.support.nights import House, new_house
 from tests.support.processes.accounts import NOBODY

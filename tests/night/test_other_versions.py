@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from rollbook.errors import OtherVersionError
-from rollbook.explore.book import Book
+from rollbook.features.explore.book import Book
+from rollbook.features.mirror.mirror import Mirror
 from rollbook.landing.formats import FORMAT
 from rollbook.night import past
-from rollbook.outputs.mirror.mirror import Mirror
-from rollbook.privacy import access
-from rollbook.privacy.erasure import erase
+from rollbook.reading import access
+from rollbook.rights.erasure import erase
 from rollbook.store.published import target
 from tests.support.nights import House, findings_of, folder, new_house, status_of
 from tests.support.records import students

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollbook.fleet.worker import NightKind
+from rollbook.features.district.worker import NightKind
+from rollbook.night.discard import discard
 from rollbook.night.past import always
-from rollbook.operations.discard import discard
 from tests.support.nights import night
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults

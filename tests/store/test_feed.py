@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from rollbook.night import discard as discards
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.operations import discard as discards
-from rollbook.operations.restore import restore
+from rollbook.night.restore import restore
 from rollbook.store import feed
 from tests.support import reading
 from tests.support.consumer import Consumer

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rollbook import settings
 from rollbook.errors import SettingError
-from rollbook.export.query import lock, open_published
 from rollbook.night import past
+from rollbook.reading.query import lock, open_published
 from tests.support.nights import House, folder, night
 from tests.support.reading import rows
 from tests.support.records import classes, student

@@ -20,14 +20,13 @@ from typing import Any
 import duckdb
 import stamina
 
-from rollbook.assembly import assemble
+from rollbook.features.assembly import assemble
+from rollbook.health.doctor import Finding, examine
+from rollbook.health.status import Status, load_status
 from rollbook.landing.manifest import Manifest
-from rollbook.night import Synced, sync
+from rollbook.night import Synced, approvals, sync
 from rollbook.night.stages import Landed, land, plan
 from rollbook.opened import Rollbook
-from rollbook.operations import approvals
-from rollbook.operations.doctor import Finding, examine
-from rollbook.operations.status import Status, load_status
 from rollbook.settings import Settings, load
 from rollbook.store import checks
 from tests.support.models import model

@@ -15,8 +15,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from rollbook.night import past
+from rollbook.night.discard import discard
 from rollbook.night.past import always
-from rollbook.operations.discard import discard
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.processes.servers import Served, serving, until

@@ -18,9 +18,9 @@ import yaml
 from dotenv import dotenv_values
 
 from rollbook import settings
-from rollbook.cli.app import CONFIGURATION, made_home
 from rollbook.defs import ui_server
 from rollbook.settings import ROOT
+from rollbook.terminal import CONFIGURATION, made_home
 from tests.support.processes.commands import dagster_home
 from tests.support.processes.servers import free_port, served_bare, until
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from rollbook.outputs.report.served import fleet_page, report_page
+from rollbook.features.morning.served import fleet_page, report_page
 from tests.support.nights import folder, new_house
 from tests.support.records import classes, students
 

@@ -18,7 +18,7 @@ from websockets.typing import Origin, Subprotocol
 
 from rollbook.defs.by_hand import UI
 from rollbook.errors import HeldError
-from rollbook.operations import approvals
+from rollbook.night import approvals
 from tests.support.nights import House, new_house
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import run_command

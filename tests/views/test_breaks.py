@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.views import editable
 from rollbook.views.editable import Term
-from tests.outputs.report.test_report import text
+from tests.features.morning.test_report import text
 from tests.support.nights import House, new_house, night
 from tests.support.records import Records, classes, student, within
 

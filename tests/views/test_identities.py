@@ -10,9 +10,9 @@ from zipfile import ZipFile
 import pytest
 from starlette.datastructures import QueryParams
 
-from rollbook.explore import pages
-from rollbook.explore.book import Book
-from rollbook.privacy.subject import gather, write
+from rollbook.features.explore import pages
+from rollbook.features.explore.book import Book
+from rollbook.rights.subject import gather, write
 from rollbook.views import editable
 from tests.support.nights import House, new_house, night
 from tests.support.reading import opened

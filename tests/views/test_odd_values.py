@@ -10,11 +10,12 @@ import duckdb
 import pytest
 
 from rollbook.errors import HeldError
-from rollbook.export import Format, oneroster
-from rollbook.export.query import export
+from rollbook.features.export import oneroster
+from rollbook.features.pages import progress
+from rollbook.health.data_quality import run_quality_checks
 from rollbook.landing.records import MAX_ID, MAX_NUMBER, MAX_TEXT
-from rollbook.operations.data_quality import run_quality_checks
-from rollbook.outputs.report import progress
+from rollbook.reading.formats import Format
+from rollbook.reading.query import export
 from rollbook.tables import Column, of_set
 from rollbook.views import catalog, metrics
 from tests.support.nights import House, new_house, night

@@ -7,15 +7,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbook.cli.answers import show_answer, write_export, write_pages, write_roster
-from rollbook.cli.app import (
+from rollbook.errors import ArgumentError
+from rollbook.features.opening import open_rollbook, repaired
+from rollbook.landing.records import MAX_ID
+from rollbook.reading import access as log
+from rollbook.reading.formats import check_target
+from rollbook.settings import ROOT, Settings, load
+from rollbook.store.database import machine_errors
+from rollbook.store.published import PUBLISHED
+from rollbook.terminal import (
     LEVELS,
     Demo,
     Panel,
@@ -23,7 +29,6 @@ from rollbook.cli.app import (
     confirmed,
     err,
     home,
-    open_rollbook,
     out,
     parse_day,
     print_json,
@@ -33,22 +38,14 @@ from rollbook.cli.app import (
     table,
     warehouse_path,
 )
-from rollbook.errors import ArgumentError, SettingError
-from rollbook.export import Format, check_target
-from rollbook.landing.records import MAX_ID
-from rollbook.privacy import access as log
-from rollbook.settings import ROOT, Settings, load
-from rollbook.store.database import machine_errors
-from rollbook.store.fleet import FleetFile
-from rollbook.store.published import EXPORTS, PSEUDONYMOUS, PUBLISHED
+from rollbook.terminal.answers import show_answer
 from rollbook.util import files, machine
 from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
-    from rollbook.opened import Rollbook
-    from rollbook.operations.doctor import Finding
-    from rollbook.operations.status import LastSync, Status
-    from rollbook.privacy.erasure import Holdings
+    from rollbook.health.finding import Finding
+    from rollbook.health.status import LastSync, Status
+    from rollbook.rights.erasure import Holdings
 
 DICTIONARY = Path("warehouse", "README.md")
 
@@ -62,119 +59,6 @@ def sql(
     """Run one SQL query on the published file and print the result as a table. It only reads."""
     warehouse = warehouse_path(demo=demo)
     show_answer(warehouse, warehouse / PUBLISHED, query, rows)
-
-
-@app.command(rich_help_panel=Panel.READ)
-def export(
-    question: Annotated[
-        str | None, typer.Argument(help="A view or table (roster, history.students), or a query in SQL.")
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="F",
-            help="The file to write; an older one is replaced. By default one in the warehouse's folder exports/.",
-        ),
-    ] = None,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="By default taken from the file's extension, else csv.")
-    ] = None,
-    sheet_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="In an Excel file, a sheet for each value of it, such as class_title."),
-    ] = None,
-    oneroster: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write the roster for other systems into this folder: OneRoster 1.2, CSV."),
-    ] = None,
-    since: Annotated[
-        date | None,
-        typer.Option(parser=parse_day, metavar="DAY", help="With --oneroster: only what changed after this day."),
-    ] = None,
-    demo: Demo = False,
-) -> None:
-    """Write a view, a table or a query's result to a file for Excel or other tools: CSV, Excel or Parquet; or the
-    roster for other systems (--oneroster).
-
-    The file holds pupils' records and is readable by the owner only. Text that a spreadsheet program would run as a
-    formula is escaped, but not for other systems.
-    """
-    from rollbook.store.warehouse import BUILD
-
-    warehouse = warehouse_path(demo=demo)
-    if oneroster is not None and question is None:
-        write_roster(warehouse, oneroster.expanduser(), since)
-        return
-    if question is None or oneroster is not None or since is not None:
-        raise ArgumentError("Name a view, a table or a query; or a folder with --oneroster, and a day with --since")
-    if target is None:
-        form = form or Format.CSV
-        name = question if question.replace(".", "_").isidentifier() else "query"
-        target = files.folder(warehouse / EXPORTS) / f"{name}.{form}"
-    write_export(warehouse, warehouse / PUBLISHED, question, target, form, warehouse / BUILD, sheet_by=sheet_by)
-
-
-@app.command(rich_help_panel=Panel.READ)
-def pages(
-    student: Annotated[
-        int | None, typer.Option(min=1, max=MAX_ID, metavar="ID", help="Only this student's page.")
-    ] = None,
-    class_id: Annotated[
-        int | None,
-        typer.Option(
-            "--class", min=1, max=MAX_ID, metavar="ID", help="Only this class's page, and its students' pages."
-        ),
-    ] = None,
-    teacher: Annotated[
-        int | None,
-        typer.Option(min=1, max=MAX_ID, metavar="ID", help="Only this teacher's page, own classes and their students."),
-    ] = None,
-    since: Annotated[
-        date | None,
-        typer.Option(
-            parser=parse_day, metavar="DAY", help="The charts' first day; by default the first of the present term."
-        ),
-    ] = None,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Also print all pages into one PDF; needs Chromium.")] = False,
-    demo: Demo = False,
-) -> None:
-    """Write progress reports: a page for each student, class and teacher, to print or to hand out.
-
-    They are in the warehouse's folder exports/pages/, readable by the owner only; index.html leads to them. A student's
-    page names nobody else; a teacher's shows the own classes only. Each use is a line in the access log.
-    """
-    from rollbook.outputs.report.progress import Chosen
-
-    write_pages(warehouse_path(demo=demo), Chosen(student, class_id, teacher), since=since, pdf=pdf)
-
-
-@app.command(rich_help_panel=Panel.READ)
-def why(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A current table, such as student_summaries.")],
-    key: Annotated[str, typer.Argument(help="The row's id; for student_classes the student's and the class's: 7,501.")],
-    column: Annotated[str | None, typer.Argument(help="One column; without it, the whole row.")] = None,
-    on: Annotated[
-        date | None,
-        typer.Option("--on", parser=parse_day, metavar="DAY", help="As it was on this day; now by default."),
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show the record as received, and names.")] = False,
-    demo: Demo = False,
-) -> None:
-    """Show where a row or a value comes from: the landing, the request, the record as received, and the changes.
-
-    For a removed row, shows the searches for the record, with the answers. Says who approved or discarded what. The
-    record is named by its bytes in the body, and the body by its SHA-256; an expired source is named as expired.
-    Without --show, no names and no record appear. Each use is a line in the access log.
-    """
-    from rollbook.operations.provenance import key_of, trace
-
-    root = warehouse_path(demo=demo)
-    record = trace(root, name, key_of(key), column, on, show=show)
-    log.note(root, "why --show" if show else "why", students=record.students, what=name)
-    for what, says in record.lines:
-        out.print(f"[bold]{what:<9}[/] {safe(says)}")
-    out.print(table("What changed it", ("day", "change", "column", "before", "since"), record.changes))
 
 
 @app.command(rich_help_panel=Panel.READ)
@@ -205,7 +89,7 @@ def docs(
         written = dictionary.write_dbt(dbt_folder)
     elif processing:
         from rollbook.defs.runs import KEEP_DAYS
-        from rollbook.privacy.processing import render
+        from rollbook.rights.processing import render
 
         text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
         if target is None:
@@ -235,17 +119,19 @@ def status(
     Always exits 0; a late night is marked LATE, and `is_fresh` is false in the JSON. With --json, times have a zone,
     sizes are in bytes, and unknown values are null.
     """
-    from rollbook.operations.status import load_status
+    from rollbook.health.status import load_status
 
     rollbook = open_rollbook(demo=demo)
-    status = load_status(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock(), home())
+    from rollbook.features.assembly import lines
+
+    status = load_status(rollbook.place, rollbook.settings, rollbook.clock(), lines(rollbook), home())
     if as_json:
         print_json(status)
         return
     for name, says in _lines(status, rollbook.settings):
         out.print(f"[bold]{name:<11}[/] {safe(says)}")
-    if status.copy:
-        out.print(f"[bold]{'copy':<11}[/] {safe(status.copy)}.")
+    for line in status.lines:
+        out.print(f"[bold]{line.what:<11}[/] {safe(line.says)}.")
     for problem in status.problems:
         out.print(f"[bold red]{'damaged':<11}[/] {safe(problem)}")
 
@@ -263,7 +149,7 @@ def _last_lines(last: LastSync) -> Iterator[tuple[str, str]]:
 
 
 def _lines(status: Status, settings: Settings) -> Iterator[tuple[str, str]]:
-    from rollbook.operations.status import why_late
+    from rollbook.health.status import why_late
 
     last, good, days, expired = status.last_sync, status.last_good, status.history, status.expired
     if good is not None:
@@ -300,11 +186,6 @@ def _lines(status: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     if expired.count:
         lost = "their raw bodies and snapshots were deleted, and a rebuild that would lose them is refused"
         yield "", f"of these {expired.count} ({expired.first} to {expired.last}) are only in the history: {lost}"
-    if (file := status.pseudonymous) is not None:
-        behind = f"does NOT match the published file, but is up to {file.newest_day or 'no day'}"
-        ahead = f"the next sync {'makes it again' if file.is_wanted else 'removes it'}"
-        matches = file.is_wanted and file.is_current
-        yield "codes", f"{PSEUDONYMOUS} {'matches the published file' if matches else f'{behind}: {ahead}'}"
     yield "on disk", ", ".join(f"{name} {machine.in_bytes(size)}" for name, size in status.sizes.items())
 
 
@@ -320,13 +201,17 @@ def doctor() -> None:
     Exits 0 when a sync could run, with or without warnings, and 1 when no sync could. Names a setting that is missing
     or malformed, and exits 2.
     """
-    from rollbook.operations.doctor import Level, examine
+    from rollbook.health.doctor import examine
+    from rollbook.health.finding import Level
 
     rollbook = open_rollbook(fetches=True)
+    from rollbook.features.assembly import lines
+
     levels = set()
     for finding in (
         *_examine_dagster(home()),
-        *examine(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock()),
+        *examine(rollbook.place, rollbook.settings, rollbook.clock()),
+        *lines(rollbook),
     ):
         levels.add(finding.level)
         out.print(f"{LEVELS[finding.level]}  [bold]{finding.what}[/]: {safe(finding.says)}")
@@ -336,36 +221,11 @@ def doctor() -> None:
     out.print("[bold green]A sync could run.[/]")
 
 
-@app.command(rich_help_panel=Panel.ASK)
-def notify(
-    *, test: Annotated[bool, typer.Option("--test", help="Send a message that says it is a test.")] = False
-) -> None:
-    """Send a test message to every address of ROLLBOOK_NOTIFY, and say which of them took it.
-
-    Exits 1 if one did not.
-    """
-    from rollbook.outputs.notify.channels import send
-
-    settings = load(fetches=False)
-    if not test:
-        raise ArgumentError("Add --test to send a test message; alerts about nights go out by themselves")
-    if settings.notify is None:
-        raise SettingError("ROLLBOOK_NOTIFY is not set, so nobody is told of a failed or a held night")
-    text = f"This is a test from {machine.account()}'s Rollbook. Alerts about failed, held and late nights come here."
-    failed = send(settings.notify, settings.notify_names, "Rollbook: a test", text)
-    for name in settings.notify_names:
-        out.print(
-            f"{name} {failed[name].message.partition(' of ROLLBOOK_NOTIFY ')[2] if name in failed else 'took it'}."
-        )
-    if failed:
-        raise typer.Exit(1)
-
-
 def _examine_dagster(home: Path | None) -> Iterator[Finding]:
     """Check that the instance in Dagster's home opens, and that a daemon runs, which starts the nightly sync."""
     import dagster as dg
 
-    from rollbook.operations.doctor import Finding, Level
+    from rollbook.health.finding import Finding, Level
 
     if home is None or not os.access(home, os.W_OK | os.X_OK):
         says = f"{os.environ.get('DAGSTER_HOME')} is not a folder that this account may write to: set DAGSTER_HOME"
@@ -391,74 +251,6 @@ def _examine_dagster(home: Path | None) -> Iterator[Finding]:
 
 
 # -- data protection ---------------------------------------------------------------------------------------------------
-
-codes = typer.Typer(
-    help="Find the student behind a code of the pseudonymous file, or replace all codes.",
-    no_args_is_help=True,
-)
-app.add_typer(codes, name="codes", rich_help_panel=Panel.PRIVACY)
-
-
-@codes.command()
-def find(
-    code: Annotated[int, typer.Argument(help="The code: a student_id in rollbook-pseudonymous.duckdb.")],
-    demo: Demo = False,
-) -> None:
-    """Show which student a code stands for: the id and the latest name.
-
-    Only the account that Rollbook runs as can read the table of codes. Nothing is fetched or changed.
-    """
-    from rollbook.privacy.pseudonymous import Pseudonymous
-
-    rollbook = open_rollbook(demo=demo)
-    file = rollbook.listener(Pseudonymous)
-    release = file.codes.load()
-    student = next((s for s, assigned in release.codes.items() if assigned == code), None) if release else None
-    if student is None:
-        since = f" (codes are those since {release.began_at:%Y-%m-%d %H:%M} UTC)" if release else ""
-        raise ArgumentError(f"{code} stands for nobody{since}: copy it from student_id in the pseudonymous file")
-    log.note(rollbook.warehouse.root, "codes find", students=1)
-    out.print(f"{code} is student {student}: {safe(file.describe(student))}.")
-
-
-@codes.command()
-def rotate(
-    yes: Annotated[bool, typer.Option("--yes", help="Replace all codes without asking.")] = False,
-) -> None:
-    """Begin a new release: give every student a new code, and rewrite the pseudonymous file.
-
-    Also rewrites fleet-pseudonymous.duckdb, if the school is in that file.
-
-    Takes effect at once. The old codes stop working: tables that analysts saved with old codes cannot be joined with
-    the new file, and `rollbook codes find` no longer knows old codes.
-    """
-    from rollbook.privacy.pseudonymous import Pseudonymous
-
-    rollbook = open_rollbook()
-    if not yes and not confirmed("All codes are replaced, and the present ones stop working. Go on?"):
-        raise ArgumentError("Not confirmed, so no code was replaced. Without a terminal, add --yes")
-    file = rollbook.listener(Pseudonymous)
-    with _built_again(rollbook):
-        with rollbook.writer().writing():
-            count = file.rotate(rollbook.clock())
-        out.print(f"A new release has begun, with {count_of(count, 'code')}.")
-        if not file.wanted:
-            out.print("ROLLBOOK_PSEUDONYMOUS is not set, so no file was written.")
-
-
-@contextmanager
-def _built_again(rollbook: Rollbook) -> Iterator[None]:
-    """Build the district's files again if the block removed one, also where it ends with a loss that the copy found."""
-    from rollbook.cli.fleet import build_again
-
-    fleet = rollbook.warehouse.fleet
-    of_district = [FleetFile(fleet, pseudonymous=p).path for p in (False, True)] if fleet else []
-    there = [path for path in of_district if path.exists()]
-    try:
-        yield
-    finally:
-        if not all(path.exists() for path in there):
-            build_again()
 
 
 @app.command(rich_help_panel=Panel.PRIVACY)
@@ -491,7 +283,7 @@ def erase(
     """
     from rich.markdown import Markdown
 
-    from rollbook.privacy import erasure
+    from rollbook.rights import erasure
 
     if dry_run + hold + lift + readmit > 1 or ((lift or readmit) and reason):
         raise ArgumentError("Give one of --dry-run, --hold, --lift and --readmit; the last two take no reason")
@@ -520,7 +312,7 @@ def erase(
             _show(holdings, "Will be erased")
         return yes or confirmed("This cannot be undone. Go on?")
 
-    with _built_again(rollbook):
+    with repaired(rollbook):
         with progress() as show:
             if dry_run:
                 holdings = erasure.holdings(rollbook.writer(show), student)
@@ -539,7 +331,7 @@ def erase(
 
 def _show(holdings: Holdings, title: str) -> None:
     """Print what is to be erased."""
-    from rollbook.privacy.erasure import LABELS
+    from rollbook.rights.erasure import LABELS
 
     if holdings.anything:
         rows = ((label, holdings.counts[key]) for key, label in LABELS.items() if holdings.counts.get(key))
@@ -571,13 +363,18 @@ def subject(
     (the finding id_reused), what is from before is left out, and the output says so. Only the owner can read the file.
     Check the file before you hand it over: it names the student's teachers, and the accounts that exported records.
     """
-    from rollbook.privacy.subject import check_out, gather, write
+    from rollbook.features.assembly import personal
+    from rollbook.rights.subject import check_out, gather, write
 
     warehouse, target = warehouse_path(demo=demo), target.expanduser()
     check_out(target, replace=replace)
     with machine_errors(warehouse), progress() as show:
         access = gather(
-            warehouse, student, lambda done, total: show("landings", done, total), earlier_person=earlier_person
+            warehouse,
+            student,
+            lambda done, total: show("landings", done, total),
+            earlier_person=earlier_person,
+            personal=personal(warehouse),
         )
     log.note(warehouse, "subject", students=1)
     with machine_errors(target.parent):

@@ -16,7 +16,10 @@ import typer
 from rich.markup import escape
 
 from rollbook import settings
-from rollbook.cli.app import (
+from rollbook.errors import ArgumentError, NotConfirmedError
+from rollbook.features.opening import open_rollbook
+from rollbook.landing.manifest import Details, Hold
+from rollbook.terminal import (
     Demo,
     Panel,
     app,
@@ -24,7 +27,6 @@ from rollbook.cli.app import (
     err,
     home,
     made_home,
-    open_rollbook,
     out,
     parse_day,
     print_counts,
@@ -34,17 +36,14 @@ from rollbook.cli.app import (
     safe,
     table,
 )
-from rollbook.errors import ArgumentError, MirrorError, NotConfirmedError, SettingError
-from rollbook.landing.manifest import Details, Hold
 from rollbook.util import files
 from rollbook.util.machine import in_bytes
-from rollbook.util.text import count_of, listed
+from rollbook.util.text import count_of
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import Manifest
     from rollbook.night.past import Backfilled
     from rollbook.opened import Rollbook
-    from rollbook.outputs.mirror.mirror import Mirror
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -158,7 +157,7 @@ def _recorded(rollbook: Rollbook, day: date) -> Iterator[None]:
     if not rollbook.settings.institution:
         yield
         return
-    from rollbook.fleet.nights import recorded
+    from rollbook.features.district.nights import recorded
 
     with recorded(rollbook, day):
         yield
@@ -184,7 +183,7 @@ def _as_json(synced: Manifest) -> dict[str, object]:
 
 def _approve(rollbook: Rollbook, day: date | None, reason: str, *, every_day: bool, yes: bool) -> None:
     """Show what is held, ask, and merge that, by the digests of what was shown."""
-    from rollbook.operations import approvals
+    from rollbook.night import approvals
 
     if day and every_day:
         raise ArgumentError("--all approves the held syncs of all days: leave out --date")
@@ -231,7 +230,7 @@ def _print_synced(rollbook: Rollbook, day: date) -> Manifest:
 
 def _print_preview(rollbook: Rollbook) -> None:
     """Print what a sync would do now."""
-    from rollbook.operations.diff import diff
+    from rollbook.night.diff import diff
 
     differences = diff(rollbook.place, rollbook.settings, clock=rollbook.clock)
     titles = {"synced": "[bold green]Would be synced[/]", "held": "[bold yellow]Would be held[/]"}
@@ -259,9 +258,9 @@ def held(
     Nothing is changed, and the sync stays held: `rollbook sync --approve` merges it. --names is a line in the access
     log.
     """
-    from rollbook.operations import approvals
-    from rollbook.operations.held import going
-    from rollbook.privacy import access
+    from rollbook.night import approvals
+    from rollbook.night.held import going
+    from rollbook.reading import access
 
     rollbook = open_rollbook()
     waiting = approvals.to_approve(rollbook.place, day)[-1]
@@ -339,7 +338,7 @@ def discard(
     moved aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose
     raw bodies have expired cannot be discarded. Exits 3 when it was not confirmed; then nothing has changed.
     """
-    from rollbook.operations import discard as discards
+    from rollbook.night import discard as discards
 
     rollbook = open_rollbook()
 
@@ -369,7 +368,7 @@ def restore(
     Readers that have a file open keep that file. Nothing is lost: the current file is kept, and the next sync brings
     the restored file up to date by itself.
     """
-    from rollbook.operations.restore import restore as republish
+    from rollbook.night.restore import restore as republish
 
     rollbook = open_rollbook()
     published = rollbook.warehouse.published_file
@@ -400,7 +399,7 @@ def restore(
 
 def _newest(file: Path) -> str:
     """The newest day in a published file."""
-    from rollbook.export.query import run_query
+    from rollbook.reading.query import run_query
 
     return str(run_query(file, "SELECT MAX(snapshot_date) FROM spans.days").rows[0][0])
 
@@ -419,11 +418,11 @@ def prune(
 
     With --dry-run, shows the days and the bytes and deletes nothing.
     """
-    from rollbook.operations import status
+    from rollbook.night import prune as pruning
 
     rollbook = open_rollbook()
     keep = rollbook.settings.keep_days
-    days, size = status.expiry(rollbook.place, keep)
+    days, size = pruning.expiry(rollbook.place, keep)
     if keep is None:
         out.print("ROLLBOOK_KEEP_DAYS is not set: raw bodies and snapshots of all days are kept.")
     elif not days:
@@ -432,7 +431,7 @@ def prune(
         what = f"{count_of(len(days), 'day')} ({days[0]} to {days[-1]}): {in_bytes(size)} of raw bodies and snapshots"
         out.print(f"{'Would delete' if dry_run else 'Deleting'} {what}. Their content stays in the history.")
         if not dry_run:
-            status.prune(rollbook.writer())
+            pruning.prune(rollbook.writer())
     if home() is None:
         err.print("[yellow]Warning:[/] DAGSTER_HOME is not a folder, so Dagster's runs were not pruned.")
         return
@@ -476,124 +475,3 @@ def _days(days: Iterable[date]) -> str:
 
 
 # --- the copy in an object store --------------------------------------------------------------------------------------
-
-
-mirror_app = typer.Typer(
-    help="The copy of the warehouse in an object store or another folder (ROLLBOOK_LAKE).", no_args_is_help=True
-)
-app.add_typer(mirror_app, name="mirror", rich_help_panel=Panel.SYNC)
-
-
-@mirror_app.command("status")
-def mirror_status() -> None:
-    """Show what the copy holds, and whether the copy is behind.
-
-    Exits 1 when the copy is behind or cannot be reached, or holds what is missing here.
-    """
-    _, copy = _mirrored()
-    catalog, state = copy.status()
-    if catalog is None:
-        raise MirrorError(f"Nothing was ever copied to {copy.url}: run `rollbook mirror sync`")
-    days = catalog.days()
-    size = sum(file.size for file in catalog.files.values())
-    span = f" ({days[0]} to {days[-1]})" if days else ""
-    out.print(f"{safe(copy.url)} holds {count_of(len(days), 'landed day')}{span}:")
-    out.print(f"{count_of(len(catalog.files), 'file')}, {in_bytes(size)}, copied {catalog.made_at:%Y-%m-%d %H:%M} UTC.")
-    copy.check_sources()
-    behind = copy.behind(catalog)
-    if behind or state.failed:
-        differs = f"It is not as here in {count_of(len(behind), 'file')}, such as {behind[-1]}. " if behind else ""
-        raise MirrorError(differs + (state.failed or "Run `rollbook mirror sync`"))
-
-
-@mirror_app.command("sync")
-def mirror_sync(
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take over the copy of another warehouse that this one replaces.")
-    ] = False,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Delete from the copy, too, what is missing here.")
-    ] = False,
-) -> None:
-    """Bring the copy up to date now. Every sync, backfill and erasure does the same at the end.
-
-    Exits 1 when something that was copied is missing here: the copy keeps the file, until it is restored or given up.
-    """
-    from rollbook.night.writing import writer_lock
-
-    rollbook, copy = _mirrored()
-    rollbook.warehouse.prepare()
-    with writer_lock(rollbook.warehouse.build, rollbook.clock()), progress() as show:
-        message = copy.update(rollbook.clock(), adopt=adopt, accept_loss=accept_loss, progress=show)
-    out.print(message)
-
-
-@mirror_app.command("verify")
-def mirror_verify(
-    restored: Annotated[
-        bool,
-        typer.Option(
-            "--restore",
-            help="Restore the copy to a temporary folder, rebuild it, and compare every row with the published file.",
-        ),
-    ] = False,
-) -> None:
-    """Read the whole copy back and compare every checksum.
-
-    With --restore, first brings the copy up to date, then restores the copy into a folder in build/, rebuilds the
-    tables there, and compares them row for row with what readers have. Where days have expired, compares the days that
-    are left, and reads each published file whole. `rollbook status` then says when the copy was last proven. A sync
-    waits meanwhile.
-
-    Exits 1 when a file is missing or differs there, or what the copy holds is missing here, or a row differs.
-    """
-    rollbook, copy = _mirrored()
-    if restored:
-        with rollbook.writer().writing(), progress() as show:
-            copy.update(rollbook.clock(), progress=show)
-            copy.prove(rollbook.clock(), show)
-        out.print(f"{copy.remark()}.")
-        return
-    with progress() as show:
-        wrong = copy.verify(show)
-    if wrong:
-        raise MirrorError(
-            f"Missing or damaged in the copy: {listed(wrong)}. Delete what is damaged there, then run `rollbook mirror"
-            " sync`"
-        )
-    out.print("Every file of the copy is intact.")
-    copy.check_sources()
-
-
-@mirror_app.command("restore")
-def mirror_restore(
-    into: Annotated[Path, typer.Option("--into", metavar="FOLDER", help="An empty folder, or a new one.")],
-) -> None:
-    """Restore the copy as a warehouse in a folder of its own. The present warehouse is not touched.
-
-    Can be interrupted and run again. `rollbook rebuild` then makes the tables.
-    """
-    from rollbook.outputs.mirror.mirror import restore as restore_copy
-    from rollbook.privacy import access
-
-    configured = _mirrored()[0].settings
-    into, here = into.expanduser().absolute(), configured.warehouse_path
-    log = here if here.is_dir() else into  # on a new machine, there is nothing else
-
-    def note() -> None:
-        access.note(log, "mirror restore")
-
-    with progress() as show:
-        catalog = restore_copy(configured.lake, configured.institution, into, show, began=note)
-    out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
-    out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
-
-
-def _mirrored() -> tuple[Rollbook, Mirror]:
-    from rollbook.outputs.mirror.mirror import Mirror
-
-    rollbook = open_rollbook()
-    copy = rollbook.listener(Mirror)
-    if not copy.url:
-        raise SettingError("ROLLBOOK_LAKE is not set: it says where the copy is, such as s3://bucket/rollbook")
-    return rollbook, copy

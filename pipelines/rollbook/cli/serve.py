@@ -20,9 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-import webbrowser
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +35,12 @@ from filelock import Timeout
 from rich.markup import escape
 
 from rollbook import settings
-from rollbook.cli.app import (
+from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
+from rollbook.features.opening import open_rollbook
+from rollbook.settings import API_KEY, DEMO, IN_ROOT, PREFIX, ROOT, SERVED_BY, is_read_here
+from rollbook.store.database import machine_errors
+from rollbook.store.statements import statements
+from rollbook.terminal import (
     Demo,
     Panel,
     app,
@@ -45,19 +48,22 @@ from rollbook.cli.app import (
     err,
     made_home,
     made_up,
-    open_rollbook,
     out,
     parse_day,
     safe,
     table,
-    warehouse_path,
     without_secrets,
 )
-from rollbook.errors import ArgumentError, BusyError, HeldError, MachineError, RollbookError
-from rollbook.settings import API_KEY, DEMO, IN_ROOT, PREFIX, ROOT, SERVED_BY, is_read_here
-from rollbook.store.database import machine_errors
-from rollbook.store.published import PUBLISHED, check_is_there
-from rollbook.store.statements import statements
+from rollbook.terminal.serving import (
+    EXPLORE,
+    UI,
+    Browser,
+    dagster_home,
+    first_address,
+    listening,
+    show,
+    stopping_on_signals,
+)
 from rollbook.util import address, files, machine
 from rollbook.util.text import count_of, listed
 
@@ -66,9 +72,6 @@ if TYPE_CHECKING:
 
 STOP_WITHIN = 20.0  # seconds
 MAX_SOCKET = 100  # bytes of a socket's path
-LAST_QUERIES = 5  # seconds
-# The web apps, as their addresses are kept.
-UI, EXPLORE = "ui", "explore"
 
 # Linux's prctl, which Python does not offer. On other systems `serve` may leave orphans.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -117,7 +120,7 @@ def serve(
             time.sleep(0.2)
         # Others may read a log: the token is shown on a terminal alone.
         is_seen = out.is_terminal and kept.is_served()
-        where = f"at {_first_address(kept)}" if is_seen else f"on port {port} (`rollbook open` opens it)"
+        where = f"at {first_address(kept)}" if is_seen else f"on port {port} (`rollbook open` opens it)"
         out.print(f"The UI is ready {safe(where)}; {runs}.")
         _wait(children)
 
@@ -219,21 +222,6 @@ def _code_server(workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def stopping_on_signals(exit_code: int = 0) -> Iterator[None]:
-    """End the block on SIGTERM or Ctrl-C, and the command with the exit code unless that is 0."""
-    before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        err.print("Stopping." if not exit_code else "Stopped. The next run continues where this one stopped.")
-        if exit_code:
-            raise typer.Exit(exit_code) from None
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
-
-
-@contextmanager
 def child_process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run a child in its own process group, so that Ctrl-C reaches the child once, through this process."""
     child = subprocess.Popen(  # noqa: S603 - our own commands
@@ -307,26 +295,6 @@ def _wait(children: Mapping[str, subprocess.Popen[bytes]]) -> None:
             child.terminate()
 
 
-Browser = Annotated[
-    bool, typer.Option("--browser/--no-browser", help="Open it in the browser, where this terminal has one.")
-]
-
-
-@app.command(rich_help_panel=Panel.READ)
-def explore(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
-    demo: Demo = False,
-    browser: Browser = True,
-) -> None:
-    """Show the school, its classes and students in the browser, until Ctrl-C or SIGTERM. It changes no record.
-
-    Listens on this machine only, and requires the token in the printed address.
-    """
-    without_secrets()
-    check_is_there(warehouse_path(demo=demo) / PUBLISHED)
-    show_app(port, browser=browser)
-
-
 class WebApp(StrEnum):
     """The web apps that `rollbook open` opens."""
 
@@ -347,7 +315,7 @@ def open_page(
     """Open the page of a running `rollbook serve` or `rollbook explore`, and print its address, with the token."""
     if demo:
         choose_warehouse()
-    home, command = _dagster_home(), "serve" if what is WebApp.UI else "explore"
+    home, command = dagster_home(), "serve" if what is WebApp.UI else "explore"
     with machine_errors(home):
         there = address.known(home, what, port)
         for kept in there if new else ():
@@ -367,73 +335,9 @@ def open_page(
         if len(served) > 1:
             ports = " and ".join(str(kept.port) for kept in served)
             raise ArgumentError(f"`rollbook {command}` runs on the ports {ports}: choose one with --port")
-        out.print(f"Open {safe(_first_address(served[0]))} in a browser on this machine.")
+        out.print(f"Open {safe(first_address(served[0]))} in a browser on this machine.")
         if browser:
-            _show(served[0])
-
-
-def _dagster_home() -> Path:
-    """The folder where the addresses are kept, be it there or not."""
-    return Path(os.environ.get("DAGSTER_HOME") or ROOT / "dagster_home").absolute()
-
-
-def _first_address(kept: address.Kept) -> str:
-    """The address that lets a browser in: with the token, and with the app's own host name. Raises MachineError."""
-    try:
-        return kept.read().url(kept.port)
-    except address.UnreadableError as error:
-        raise MachineError(f"{error}: add --new to `rollbook open`, which writes another address") from None
-
-
-def _show(kept: address.Kept) -> None:
-    """Open an app in the person's browser, if there is a screen to show it."""
-    if _has_screen():
-        webbrowser.open(kept.page(_first_address(kept)).as_uri())
-
-
-def listening(host: str, port: int, command: str) -> socket.socket:
-    """Return a socket that listens on a port. Raises ArgumentError if the port is taken, suggesting another
-    `--port`.
-    """
-    try:
-        return address.listen(host, port)
-    except OSError as error:
-        raise ArgumentError(
-            f"Port {port} of {host} cannot be opened ({os.strerror(error.errno or 0)}): choose another one with --port,"
-            f" such as `rollbook {command} --port {port + 1 if port < 65535 else port - 1}`"
-        ) from None
-
-
-def _has_screen() -> bool:
-    """Whether a person is at this terminal, and has a screen that shows windows."""
-    is_shown = sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return is_shown and sys.stdout.isatty()
-
-
-def show_app(port: int, *, browser: bool) -> None:
-    """Serve the app until somebody stops it. With `browser`, open it in the person's browser."""
-    from rollbook.explore import server
-
-    with stopping_on_signals(), ExitStack() as stack:
-        hosts = address.listened(address.LOOPBACK)
-        opened = [stack.enter_context(listening(host, port, EXPLORE)) for host in hosts]
-        try:
-            kept = stack.enter_context(address.serving(_dagster_home(), EXPLORE, port))
-        except OSError:  # this account may only read there: the address ends with the command
-            home = Path(stack.enter_context(TemporaryDirectory(prefix="rollbook-")))
-            kept = stack.enter_context(address.serving(home, EXPLORE, port))
-        out.print(f"Open {safe(_first_address(kept))} in a browser on this machine; Ctrl-C stops it.")
-        if browser:
-            _show(kept)
-        server.serve(opened, kept)
-    # A page's thread may be in the middle of a query, with a folder of its own: let the thread end and remove the
-    # folder. The interpreter would wait for a long query without limit, or crash.
-    until = time.monotonic() + LAST_QUERIES
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(max(0.0, until - time.monotonic()))
-    out.file.flush()
-    os._exit(0)
+            show(served[0])
 
 
 sql = statements("rollbook.cli")
@@ -452,7 +356,7 @@ def demo(
     """Sync two weeks of a made-up school, day by day, and show the result."""
     from rich.syntax import Syntax
 
-    from rollbook.export.query import run_query
+    from rollbook.reading.query import run_query
     from rollbook.sandbox import Sandbox
     from rollbook.sandbox.institution import terms as terms_between
     from rollbook.views import editable
@@ -496,8 +400,7 @@ def command_name() -> str:
 
 def play_day(rollbook: Rollbook, day: date, *, in_dagster: bool = False) -> None:
     """Sync a day of the demo. Held nights, as in the summer's great changes, are approved, as a person would."""
-    from rollbook.night import sync
-    from rollbook.operations import approvals
+    from rollbook.night import approvals, sync
 
     if in_dagster:
         job = ("-m", "rollbook.definitions", "--select", "*", "--partition", str(day))

@@ -11,12 +11,12 @@ from datetime import date, datetime
 
 import dagster as dg
 
-from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
 from rollbook.defs.facts import FILE, RAW, TABLE
 from rollbook.defs.school import School
 from rollbook.defs.work import Events, Options, run
 from rollbook.errors import CheckError, RollbookError
+from rollbook.features.assembly import assemble
 from rollbook.landing.raw import newest_landed
 from rollbook.settings import SourceSettings
 from rollbook.tables import TABLES, WALKED, fingerprint

@@ -11,12 +11,12 @@ import dagster as dg
 from pydantic import Field
 
 from rollbook import settings
-from rollbook.assembly import assemble
 from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.errors import ArgumentError, RollbookError
+from rollbook.features.assembly import assemble
+from rollbook.night import approvals, discard
 from rollbook.opened import Rollbook
-from rollbook.operations import approvals, discard
 
 # Who decided, where nobody is known.
 UI = "the UI"
@@ -125,6 +125,6 @@ def _recorded(rollbook: Rollbook, day: date) -> AbstractContextManager[object]:
     """Count an institution's approval among the nights of its district. A single school has none."""
     if not rollbook.settings.institution:
         return nullcontext()
-    from rollbook.fleet.nights import recorded  # a single school loads nothing of the fleet
+    from rollbook.features.district.nights import recorded  # a single school loads nothing of the fleet
 
     return recorded(rollbook, day)

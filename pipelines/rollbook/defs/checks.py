@@ -12,10 +12,10 @@ import dagster as dg
 
 from rollbook.defs.facts import FILE, RAW, TABLE, last_decided, unclear, unknown_fields
 from rollbook.defs.school import School
+from rollbook.health.data_quality import QUALITY_CHECKS, run_quality_checks
+from rollbook.health.status import freshness, open_holds, why_late
 from rollbook.landing.manifest import Manifest
 from rollbook.opened import Rollbook
-from rollbook.operations.data_quality import QUALITY_CHECKS, run_quality_checks
-from rollbook.operations.status import freshness, open_holds, why_late
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 

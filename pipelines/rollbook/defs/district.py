@@ -15,7 +15,6 @@ from itertools import product
 import dagster as dg
 
 from rollbook import settings
-from rollbook.assembly import assemble
 from rollbook.defs import checks, partitions, runs
 from rollbook.defs.facts import ALL_ASSETS, FILE
 from rollbook.defs.partitions import INSTITUTION_TAG, NIGHTLY, SYNC_TAG
@@ -23,8 +22,9 @@ from rollbook.defs.school import School
 from rollbook.defs.work import Events, Options, mark_as_sync, outputs
 from rollbook.defs.work import run as run_school
 from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError
-from rollbook.fleet.nights import Fleet, load_state, recorded
-from rollbook.fleet.worker import NightKind, NightOutcome
+from rollbook.features.assembly import assemble
+from rollbook.features.district.nights import Fleet, load_state, recorded
+from rollbook.features.district.worker import NightKind, NightOutcome
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Details
 from rollbook.util.text import count_of, listed, markdown

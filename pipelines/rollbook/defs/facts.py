@@ -13,8 +13,8 @@ from rollbook.defs import runs
 from rollbook.defs.school import School
 from rollbook.landing.manifest import Manifest
 from rollbook.opened import Rollbook
-from rollbook.outputs import report
 from rollbook.store.lake import DayRecord
+from rollbook.store.published import REPORT
 from rollbook.tables import TABLES, WALKED
 
 Metadata = Mapping[str, Any]
@@ -162,7 +162,7 @@ def _file(school: School, rollbook: Rollbook, counted: Sequence[Manifest]) -> Me
         "path": dg.MetadataValue.path(file),
         "bytes": file.stat().st_size if file.exists() else 0,
         # Only `rollbook serve` has the page, beside the UI.
-        "morning page": dg.MetadataValue.path(file.with_name(report.FILE))
+        "morning page": dg.MetadataValue.path(file.with_name(REPORT))
         if school.given
-        else dg.MetadataValue.url(f"/{report.FILE}"),
+        else dg.MetadataValue.url(f"/{REPORT}"),
     }

@@ -11,16 +11,16 @@ from hashlib import sha256
 
 import dagster as dg
 
-from rollbook.assembly import assemble
 from rollbook.defs import checks, runs
 from rollbook.defs.facts import FILE, hold_note, made, unmarked
 from rollbook.defs.partitions import BACKFILL_TAGS, BY_HAND, NIGHTLY, PARTITION_TAG, SYNC_TAG
 from rollbook.defs.school import School
 from rollbook.errors import NothingLandedError, RollbookError
+from rollbook.features.alerts.alerts import AlertKind, Alerts, Outcome, deliver
+from rollbook.features.assembly import assemble
+from rollbook.health.status import freshness, open_holds
 from rollbook.institutions import Registry
 from rollbook.opened import Rollbook
-from rollbook.operations.status import freshness, open_holds
-from rollbook.outputs.notify.alerts import AlertKind, Alerts, Outcome, deliver
 
 Recorded = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
@@ -160,7 +160,7 @@ def watch_institutions(registry: Registry) -> list[str]:
 
     At most MAX_CHECKED institutions per minute, in rotation: reading the settings of a thousand takes over a minute.
     """
-    from rollbook.fleet.nights import Fleet  # a single school needs none of it
+    from rollbook.features.district.nights import Fleet  # a single school needs none of it
 
     names = tuple(registry.institutions)
     turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MAX_CHECKED))

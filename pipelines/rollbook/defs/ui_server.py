@@ -30,7 +30,7 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 from rollbook.defs import partitions
 from rollbook.defs.runs import UNDER_WAY
 from rollbook.defs.school import School
-from rollbook.outputs.report import served
+from rollbook.features.morning import served
 from rollbook.util import address, files
 from rollbook.util.request_guard import LIMITS, Guard
 

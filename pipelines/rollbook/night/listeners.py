@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class ErasureUnderWay:
     """An erasure that the landings, the lake and the published files have seen; listeners remove what else there is.
 
-    Listeners add what they removed to `counts` (see `privacy.erasure.LABELS`).
+    Listeners add what they removed to `counts` (see `rights.erasure.LABELS`, and `PersonalData`).
     """
 
     number: int

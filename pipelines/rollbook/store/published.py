@@ -54,6 +54,8 @@ DEMO_FOLDER = "demo"
 
 # The folder for files that are exported without --out.
 EXPORTS = "exports"
+# The morning page, beside the published file.
+REPORT = "report.html"
 
 FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
 

@@ -22,12 +22,13 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from rollbook.errors import ArgumentError
+from rollbook.features.district import views as fleet
 from rollbook.store import schema
 from rollbook.tables import SETS, TABLES, Column, Relation, Table, owner, references
 from rollbook.util.files import folder as make_folder
 from rollbook.util.files import write as write_file
 from rollbook.util.machine import existing
-from rollbook.views import catalog, editable, fleet, metrics
+from rollbook.views import catalog, editable, metrics
 
 DBT_FILE = "sources.yml"
 # The first line of a file that may be overwritten.

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, HeldError
-from rollbook.privacy import access
+from rollbook.reading import access
 from tests.support.nights import House, new_house
 from tests.support.records import classes, students
 

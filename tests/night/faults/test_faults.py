@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from rollbook.errors import BusyError, MachineError
+from rollbook.health.doctor import Level
 from rollbook.night.stages import merge, snapshot
 from rollbook.opened import Rollbook
-from rollbook.operations.doctor import Level
 from tests.support.nights import Expected, House, findings_of, landed, night
 from tests.support.processes.machines import (
     Disk,

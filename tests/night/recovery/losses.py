@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import duckdb
 
-from rollbook.operations.restore import restore
+from rollbook.night.restore import restore
 from tests.support.nights import House
 from tests.support.reading import writable
 from tests.support.records import student, students

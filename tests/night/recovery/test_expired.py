@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import DamagedError, ExpiredError, HeldError
+from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
+from rollbook.health.status import prune as prune_now
 from rollbook.night import past
-from rollbook.operations.status import prune as prune_now
-from rollbook.privacy.pseudonymous import Pseudonymous
 from tests.night.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.reading import rows

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rollbook.errors import HeldError, LostError
+from rollbook.features.mirror.mirror import Mirror
 from rollbook.night import past
 from rollbook.night.past import always
-from rollbook.outputs.mirror.mirror import Mirror
 from tests.night.recovery.losses import LISTED, delete
 from tests.support.nights import Expected, House, new_house, night, status_of
 from tests.support.records import MISSING, classes, student, students, within

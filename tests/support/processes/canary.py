@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollbook.assembly import assemble
+from rollbook.features.assembly import assemble
 from rollbook.landing.manifest import Body
-from rollbook.privacy import erasure as erasing
+from rollbook.rights import erasure as erasing
 from rollbook.settings import load
 from tests.support.processes.kills import die_at_step, forked, killed_or_done
 from tests.support.records import Record, student

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rollbook.cli.app import CONFIGURATION
 from rollbook.settings import ROOT
+from rollbook.terminal import CONFIGURATION
 
 COMMAND = (str(Path(sys.executable).with_name("rollbook")),)
 
@@ -33,11 +33,11 @@ _IMPORTED = (
     "rich.progress",
     "rich.table",
     "rollbook.night.past",
-    "rollbook.export.query",
-    "rollbook.operations.diff",
-    "rollbook.operations.discard",
-    "rollbook.operations.doctor",
-    "rollbook.privacy.erasure",
+    "rollbook.reading.query",
+    "rollbook.night.diff",
+    "rollbook.night.discard",
+    "rollbook.health.doctor",
+    "rollbook.rights.erasure",
     "jinja2",
     "httpcore",
     "upath",

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rollbook import settings
 from rollbook.cli import app
-from rollbook.privacy.pseudonymous import Codes
+from rollbook.features.pseudonymous.pseudonymous import Codes
 from tests.support import reading
 from tests.support.processes import canary, machines
 from tests.support.records import within

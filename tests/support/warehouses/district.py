@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 
 from rollbook import sandbox, settings
-from rollbook.fleet.build import Built, build
-from rollbook.fleet.nights import Fleet, pause
-from rollbook.fleet.worker import NightOutcome
+from rollbook.features.district.build import Built, build
+from rollbook.features.district.nights import Fleet, pause
+from rollbook.features.district.worker import NightOutcome
 from rollbook.institutions import Registry
 from tests.support.nights import House, folder, night
 from tests.support.processes.commands import dagster_home

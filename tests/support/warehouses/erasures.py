@@ -6,10 +6,10 @@ from typing import Any
 
 import duckdb
 
+from rollbook.night import discard as discards
 from rollbook.night.past import always
-from rollbook.operations import discard as discards
-from rollbook.privacy import erasure as erasing
-from rollbook.privacy.erasure import Certificate
+from rollbook.rights import erasure as erasing
+from rollbook.rights.erasure import Certificate
 from rollbook.store.schema import OF_PUBLISHES
 from tests.support.nights import House, night
 from tests.support.processes import canary

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from rollbook.privacy.pseudonymous import Pseudonymous
+from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
 from rollbook.tables import TABLES
 from tests.support import reading
 from tests.support.nights import House, new_house, status_of

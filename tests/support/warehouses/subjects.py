@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rollbook.privacy.subject import Section, Subject
+from rollbook.rights.subject import Section, Subject
 from tests.support.records import Record, entry, student
 
 ME = 4711

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.request import urlopen
 
+from rollbook.features.mirror.mirror import restore
 from rollbook.night import past
-from rollbook.outputs.mirror.mirror import restore
 from rollbook.settings import ROOT
 from tests.support.nights import House
 from tests.support.processes.servers import free_port, until

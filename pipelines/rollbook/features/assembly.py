@@ -1,0 +1,49 @@
+"""Opens an institution with the features that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from rollbook.errors import RollbookError
+from rollbook.features.feature import present
+from rollbook.health.finding import Finding, Level
+from rollbook.night.listeners import Listeners
+from rollbook.opened import Rollbook
+from rollbook.reading.access import AccessLog
+from rollbook.rights.erasure import Erasure
+from rollbook.rights.personal import PersonalData
+from rollbook.settings import Settings
+from rollbook.source.fetch import utc_now
+from rollbook.store.database import machine_errors
+from rollbook.views import catalog
+
+
+def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> Rollbook:
+    """One institution's Rollbook, with its listeners in the order in which they learn of something. Raises SettingError
+    if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history.
+    """
+    catalog.check_untracked()
+    rollbook = Rollbook(settings, clock=clock)
+    place = rollbook.place
+    own = [listener for each in present() if (listener := each.listener(rollbook)) is not None]
+    # The erasure comes after all others that hold something: it writes the certificate.
+    rights = AccessLog(settings), Erasure(place, clock, personal(place.warehouse.root))
+    rollbook.listeners = Listeners(place.warehouse.root, (*own, *rights))
+    return rollbook
+
+
+def personal(root: Path) -> list[PersonalData]:
+    """What the features hold of people in the warehouse at `root`."""
+    return [data for each in present() if (data := each.personal(root)) is not None]
+
+
+def lines(rollbook: Rollbook) -> Iterator[Finding]:
+    """The features' lines for `rollbook status` and `rollbook doctor`. An error in one becomes its line."""
+    for each in present():
+        try:
+            with machine_errors(rollbook.warehouse.root):
+                yield from each.lines(rollbook)
+        except RollbookError as error:
+            yield Finding(each.name, Level.FAILED, error.message)

@@ -1,0 +1,65 @@
+"""The institutions of a registry, each with a warehouse of its own.
+
+nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`; how all
+               stand, for a monitoring system and as a page (`page.html`)
+worker.py      a process that does one institution's night after the other
+build.py       builds `fleet.duckdb`, one file with all institutions; rebuilds and compares their histories
+tasks.py       what is done for one institution by itself, here or on another machine
+spark.py       runs that as tasks of Spark or Sail
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollbook.features.feature import Feature
+
+if TYPE_CHECKING:
+    from rollbook.night.listeners import Listener
+    from rollbook.opened import Rollbook
+    from rollbook.rights.personal import PersonalData
+
+
+class District(Feature):
+    """Many institutions in one place."""
+
+    name = "district"
+    needs = ("alerts", "pseudonymous")
+
+    def commands(self) -> None:
+        """`rollbook fleet`."""
+        from rollbook.features.district import commands  # noqa: F401 - it adds itself
+
+    def listener(self, rollbook: Rollbook) -> Listener:
+        """Removes the district's files from which a student was erased."""
+        from rollbook.features.district.removal import DistrictFiles
+
+        return DistrictFiles(rollbook.warehouse.fleet)
+
+    def personal(self, root: Path) -> PersonalData:  # noqa: ARG002 - the same everywhere
+        """The district's files are removed, and made again without the student."""
+        from rollbook.rights.personal import PersonalData
+
+        return PersonalData(
+            labels={
+                "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes"
+                " them again without the student"
+            },
+            to_do=(
+                "Backups of fleet.duckdb still hold the student: delete them, or let them expire, and note by when. A"
+                " restored fleet.duckdb holds the student until the next `rollbook fleet build`.",
+            ),
+        )
+
+    def repair(self, rollbook: Rollbook) -> None:
+        """Build the district's files again."""
+        from rollbook.features.district.removal import DistrictFiles
+
+        if (files := rollbook.find(DistrictFiles)) is not None and files.were_removed:
+            from rollbook.features.district.commands import build_again
+
+            build_again()
+
+
+FEATURE = District()

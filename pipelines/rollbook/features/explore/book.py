@@ -1,0 +1,262 @@
+"""Reads the published file for one view of the app.
+
+Paging, sorting, searching and counting are done in SQL, so big tables stay there. Typed text is a parameter,
+never part of the SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from types import SimpleNamespace
+from typing import IO, Any
+
+import duckdb
+import pyarrow as pa
+from starlette.datastructures import QueryParams
+
+from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.features.morning import morning
+from rollbook.features.why.provenance import Provenance, key_of, trace
+from rollbook.reading import access
+from rollbook.reading.formats import Format, students_in
+from rollbook.reading.query import export
+from rollbook.settings import FLEET, for_all, is_of_all, place
+from rollbook.store.database import connect
+from rollbook.store.district import FLEET_BUILD
+from rollbook.store.published import FLEET_FILE, PUBLISHED, check_is_there
+from rollbook.store.schema import check_format
+from rollbook.store.statements import ordering, statements
+from rollbook.store.warehouse import BUILD
+from rollbook.util import files
+from rollbook.views import editable
+
+sql = statements("rollbook.features.explore")
+
+# A row of a query, with its columns as attributes.
+Row = SimpleNamespace
+
+ROWS = 25  # on a page
+MAX_PAGE = 10**12  # DuckDB skips no more rows than an integer of 64 bits can count
+# An id has up to 19 digits (2**63 - 1). Of thousands, Python would read no number.
+IS_ID = "[0-9]{1,19}"
+COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
+# With the writer's memory limit, the largest views would spill to disk.
+MEMORY_LIMIT = "1GB"
+# An export locks the settings of the database that it opens, which a process shares by path: one at a time. So does
+# a trace.
+_LOCKING = Lock()
+# The values that `Book.once` computed, and their night.
+cache: dict[str, tuple[Any, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view: its name in SQL, what a row is, and its columns: name, type and meaning."""
+
+    title: str
+    comment: str
+    columns: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A page of a list, and the query of the whole list. Rows are tuples; `total` counts at most COUNTED rows."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    total: int
+    page: int
+    query: str
+    values: dict[str, Any]
+
+    @property
+    def numeric(self) -> set[int]:
+        """The indexes of the columns with numbers that are not ids."""
+        is_number = {n for row in self.rows for n, value in enumerate(row) if is_figure(value)}
+        return {n for n in is_number if not self.columns[n].endswith("_id")}
+
+    @property
+    def first(self) -> int:
+        """The number of the first row on this page."""
+        return (self.page - 1) * ROWS + 1
+
+
+class Book:
+    """The published file of a warehouse, open for one view: all queries read the same night."""
+
+    made_by = "rollbook sync"
+    _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"
+
+    def __init__(self, warehouse: Path | None = None) -> None:
+        self.warehouse = warehouse or place().warehouse_path
+        self.published = self.warehouse / PUBLISHED
+        self.within = self.warehouse / BUILD
+        self.students: int | None = 0  # how many different ones were read; None if unknown
+        self.made: dict[str, str] = {}  # the relations that were made for queries, and what each is
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Within the block, the newest published file is open. Raises NothingLandedError before the first publish.
+
+        The file is attached to a new in-memory database: a process shares a database that is opened by its path, and
+        would keep seeing the night that another view has open.
+        """
+        check_is_there(self.published)
+        with (
+            files.aside(self.within) as scratch,
+            connect(self.published, scratch=scratch, read_only=True) as self.con,
+        ):
+            self.con.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+            check_format(self.con, self.published.name)
+            ((self._version,),) = self.con.execute("SELECT id FROM spans.version").fetchall()
+            if not self.days:
+                raise NothingLandedError(f"{self.published} holds no day yet: run `{self.made_by}` first")
+            yield
+
+    def read(self, query: str, **values: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """The column names and the rows of a query. A column `student_id` says whom it shows."""
+        answer = self.con.execute(query, values)
+        columns, rows = tuple(column[0] for column in answer.description or ()), answer.fetchall()
+        self.students = max(self.students or 0, students_in(columns, rows) or 0)
+        return columns, rows
+
+    def rows(self, query: str, **values: Any) -> list[Row]:
+        """The rows of a query, with their columns as attributes."""
+        columns, rows = self.read(query, **values)
+        return [Row(**dict(zip(columns, row, strict=True))) for row in rows]
+
+    def listing(
+        self, params: QueryParams, query: str, order: str = "", *, total: str = "COUNT(*) OVER ()", **values: Any
+    ) -> Listing:
+        """One page of the rows of a query, as the address asks: `page`, and `sort`, a column, descending with `desc`.
+
+        `order` decides without `sort`, and between equal rows; `total` is the SQL of the number of all rows. Raises
+        ArgumentError when there is no such column.
+        """
+        sort, page = params.get("sort", ""), min(max(number(params, "page") or 1, 1), MAX_PAGE)
+        column = '"' + sort.replace('"', '""') + '"'
+        chosen = ordering(column, "DESC" if "desc" in params else "ASC") if sort else ""
+        order = ", ".join(filter(None, (chosen, order)))
+        ordered = f" ORDER BY {order}" if order else ""
+        paged = f"SELECT *, {total} AS total FROM ({query}){ordered} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        try:
+            columns, results = self.read(paged, **values)
+        except duckdb.BinderException:
+            raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
+        rows = [row[:-1] for row in results]
+        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{ordered}", values)
+
+    def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
+        """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.
+
+        The night is that of the open file: another may be published meanwhile, and another view may ask for its own.
+        """
+        night = (self.published, self._version, *of)
+        cached = cache.get(name)
+        if cached is None or cached[0] != night:
+            cached = cache[name] = (night, make())
+        return cached[1]
+
+    def note(self, kind: str, what: str, students: int | None) -> None:
+        """Write the view's line into the access log; before anything is shown. Raises MachineError, BusyError."""
+        access.note(self.warehouse, kind, students=students, what=what)
+
+    @cached_property
+    def days(self) -> list[date]:
+        """The landed days, the newest first."""
+        return [row.day for row in self.rows("SELECT DISTINCT snapshot_date AS day FROM spans.days ORDER BY 1 DESC")]
+
+    @cached_property
+    def school(self) -> str:
+        """The institution's name."""
+        return self.read(self._NAME)[1][0][0] or "the institution"
+
+    @cached_property
+    def relations(self) -> dict[str, Relation]:
+        """The readable tables and views by title, the views first."""
+        rows = self.once("relations", lambda: self.read(sql("relations"))[1])
+        return {row[0]: Relation(*row) for row in rows}
+
+    def watching(self, day: date) -> None:
+        """Make the relation `watching`: the rows of watch_daily on a day, without names."""
+
+        def made() -> pa.Table:
+            flags = ", ".join(flag for flag, _ in morning.REASONS)
+            return self.con.sql(f"""
+                SELECT student_id, change, severity, severity_before, reason, reason_before, {flags}
+                FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
+            """).to_arrow_table()
+
+        self.made["watching"] = f"FROM main.watch_daily WHERE snapshot_date = DATE '{day}'"
+        self.con.register("watching", self.once("watching", made, day))
+
+    def resting(self, day: date) -> dict[int, date]:
+        """Make the relation `resting`: who was spoken to, and rests on a day until another; returns that. Raises
+        SettingError for a malformed contacted.csv.
+        """
+        resting = editable.resting(self.warehouse, day, self.con)
+        rows = ", ".join(f"({student}, DATE '{until}')" for student, until in resting.items())
+        made = f"FROM (VALUES {rows or '(NULL::BIGINT, NULL::DATE)'}) AS r (student_id, until)"
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE resting AS {made}")
+        self.made["resting"] = made
+        return resting
+
+    def csv(self, listing: Listing, what: str) -> IO[bytes]:
+        """A whole list as an open CSV file, with text escaped that a spreadsheet program would run as a formula."""
+
+        def note(students: int | None) -> None:
+            # None for our own lists, which join tables; each of their rows is another student.
+            self.note("explore download", what, listing.total if students is None and self.students else students)
+
+        query = listing.query
+        if self.made:  # the export's database has none of them
+            made = ", ".join(f"{name} AS ({what})" for name, what in self.made.items())
+            query = f"WITH {made} SELECT * FROM (\n{query}\n)"
+        with _LOCKING, files.aside(self.within) as scratch:
+            out = scratch / "list.csv"
+            export(self.published, query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
+            return out.open("rb")  # can be read when the folder is gone
+
+    def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
+        """The answer of `rollbook why` about a row, or about one of its values. Raises ArgumentError."""
+        with _LOCKING:
+            record = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
+        self.students = record.students
+        return record
+
+
+class FleetBook(Book):
+    """The file of all institutions, open for one view."""
+
+    made_by = "rollbook fleet build"
+    _NAME = "SELECT CONCAT(COUNT(*), ' institution', CASE WHEN COUNT(*) <> 1 THEN 's' END) FROM main.institutions"
+
+    def __init__(self) -> None:
+        common = for_all().common_path
+        super().__init__(common / FLEET)  # the folder of its access log
+        self.published = common / FLEET_FILE
+        self.within = self.warehouse / FLEET_BUILD
+
+
+def new_book() -> Book:
+    """The file that the app shows: one school's, or that of all institutions if none is named."""
+    return FleetBook() if is_of_all() else Book()
+
+
+def is_figure(value: object) -> bool:
+    """Whether a value is a number."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def number(params: QueryParams, name: str) -> Any:
+    """A whole number from the address, with as many digits as an id may have; None without one."""
+    text = params.get(name, "")
+    return int(text) if re.fullmatch(IS_ID, text) else None

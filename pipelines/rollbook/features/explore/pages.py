@@ -1,0 +1,460 @@
+"""The content of each page: the rows and figures, for the template of the same name.
+
+Each function is a page: with the open file and the query of the address, it returns the values of the template:
+`title`, and `listing` if the page has a list that is sorted, turned over and downloaded as CSV. Raises ArgumentError
+for an address that cannot be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from rollbook.errors import ArgumentError
+from rollbook.features.explore.book import COUNTED, Book, Listing, Row, number, sql
+from rollbook.features.morning import morning
+from rollbook.features.pages import progress
+from rollbook.reading import access
+from rollbook.store.database import machine_errors
+from rollbook.store.statements import in_order
+from rollbook.tables import TABLES
+from rollbook.views import editable, metrics
+
+DAYS = 62  # of a trend
+RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
+MAX_DRAWN = 12  # institutions with line charts
+
+COMPLETION = ("Completion, %", lambda row: row.completion)
+SCORE = ("Score", lambda row: row.score)
+STUDENTS = ("Students", lambda row: row.students)
+
+# Where the key figures of the morning page lead to.
+FIGURES = {
+    "students to watch": "/watch",
+    "average completion": "/students?sort=completion%2C+%25",
+    "average score": "/students?sort=score",
+    "active within 7 days": "/students?sort=last+active",
+}
+SHOWN = {"all": "To watch", "new": "Newly to watch", "gone": "No longer to watch"}
+# The kinds of records, in people's words.
+RECORDS = {
+    "students": "student",
+    "student_summaries": "student's work",
+    "student_activity": "student's activity",
+    "student_classes": "student in a class",
+    "student_details": "student's details",
+    "classes": "class",
+    "class_summaries": "class's figures",
+    "class_assignment_activity": "class's assignments",
+    "institution": "institution",
+}
+COMPARISONS = {
+    "contains": 'CONTAINS(LOWER(CAST("{column}" AS VARCHAR)), LOWER(${value}))',
+    "is": '"{column}" = TRY_CAST(${value} AS {type})',
+    "is not": 'CAST("{column}" AS VARCHAR) IS DISTINCT FROM ${value}',
+    "is at least": '"{column}" >= TRY_CAST(${value} AS {type})',
+    "is more than": '"{column}" > TRY_CAST(${value} AS {type})',
+    "is at most": '"{column}" <= TRY_CAST(${value} AS {type})',
+    "is empty": '"{column}" IS NULL',
+    "is not empty": '"{column}" IS NOT NULL',
+}
+
+
+def charts(days: Sequence[Row], *values: tuple[str, Any]) -> list[morning.Chart]:
+    """A line chart for each value, by heading; none before the second day."""
+    return [morning.trend(days, [value]) for value in values] if len(days) > 1 else []
+
+
+def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """The morning page's figures and lists, each with a link to the rows."""
+    data = book.once("morning", lambda: morning.load_morning(book.con))
+    return {
+        "title": "School today",
+        "morning": data,
+        "verdict": morning.verdict(data),
+        "trouble": morning.trouble_of(data),
+        "sentence": morning.last_night(data, is_old=False),
+        "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(data)],
+        "flags": {words: flag for flag, words in morning.REASONS},
+        "charts": charts(data.trend, *morning.VALUES, STUDENTS),
+    }
+
+
+def watch(book: Book, params: QueryParams) -> dict[str, Any]:
+    """The students to watch on a day: all, the new students or the former; by reason, class, teacher, course, text."""
+    day = _day(book, params, "day", book.days[0])
+    show, flag = params.get("show", "all"), params.get("reason", "")
+    of = ("class", "teacher", "course")
+    narrowed = _narrowed(book, params, *of)
+    flags = dict(morning.REASONS)
+    if show not in SHOWN or (flag and flag not in flags):
+        raise ArgumentError("There is no such choice on this page")
+    is_download = "csv" in params
+    about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
+    book.watching(day)
+    book.resting(day)
+    listing = book.listing(
+        params,
+        sql("watch", flag=flag, about=about),
+        f"change LIKE 'spoken%', change <> 'new', severity DESC, {in_order('student')}, student_id",
+        text=params.get("text", "").strip(),
+        show=show,
+        day=day,
+        **{name: number(params, name) for name in of},
+    )
+    if not is_download:
+        ids = [row[0] for row in listing.rows]
+        facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
+        lately = book.read(morning.sql("lately", students="SELECT UNNEST($ids)"), ids=ids, day=day)[1]
+        drawn = dict(lately)
+        rows = [(*row, *facts.get(row[0], (None, None)), drawn.get(row[0])) for row in listing.rows]
+        listing = replace(listing, columns=(*listing.columns, "since", "classes", "last 28 days"), rows=rows)
+    return {
+        "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
+        **narrowed,
+        "listing": listing,
+        "days": book.days,
+        "day": day,
+        "before": next((d for d in book.days if d < day), None),
+        "show": show,
+        "shown": SHOWN,
+        "flag": flag,
+        "flags": flags,
+    }
+
+
+def classes(book: Book, params: QueryParams) -> dict[str, Any]:
+    """All classes, or those of a teacher or a course, or those that match a text."""
+    book.watching(book.days[0])
+    return {"title": "Classes", **_narrowed(book, params, "teacher", "course"), "listing": _classes(book, params)}
+
+
+def teacher(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
+    """A teacher: the students to watch, and the classes."""
+    return _taught(book, params, "teacher", key)
+
+
+def course(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
+    """A course: the students to watch, and the classes."""
+    return _taught(book, params, "course", key)
+
+
+def teachers(book: Book, params: QueryParams) -> dict[str, Any]:
+    """All teachers of listed classes, or those that match a text; last those whose classes have all closed."""
+    book.watching(book.days[0])
+    text, order = params.get("text", "").strip(), f'"active classes" = 0, {in_order("teacher")}, teacher_id'
+    return {
+        "title": "Teachers",
+        "listing": book.listing(params, sql("teachers", metric=metrics.SQL), order, text=text),
+    }
+
+
+def search(book: Book, params: QueryParams) -> dict[str, Any]:
+    """The students, classes, teachers and courses that match a text."""
+    text = params.get("text", "").strip()
+    book.watching(book.days[0])
+    query = sql("search", found_students=sql("students"), found_classes=sql("classes", metric=metrics.SQL))
+    listing = book.listing(params, query, f"place, {in_order('found')}, address", text=text, teacher=None, course=None)
+    kinds = [row[2] for row in listing.rows]
+    book.students = kinds.count("student")
+    listing = replace(listing, columns=listing.columns[:-1], rows=[row[:-1] for row in listing.rows])
+    return {"title": "Search", "listing": listing if text else replace(listing, rows=[])}
+
+
+def students(book: Book, params: QueryParams) -> dict[str, Any]:
+    """All listed students, or the students that match a text, former students too."""
+    order = f'"left on" NULLS FIRST, {in_order("student")}, student_id'
+    listing = book.listing(params, sql("students"), order, text=params.get("text", "").strip())
+    return {"title": "Students", "listing": listing}
+
+
+def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
+    """A class: the facts, the place in the course, the trend and the students."""
+    book.watching(book.days[0])
+    records = book.rows(sql("class", metric=metrics.SQL), class_id=key)
+    if not records:
+        raise ArgumentError("This class is not listed: it may have closed. Find another one")
+    trend = book.rows(
+        f"""
+        SELECT
+            snapshot_date AS day, student_count AS students, average_completion_rate AS completion,
+            average_score AS score, assignment_count AS given
+        FROM main.class_daily WHERE class_id = $class_id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
+        """,
+        class_id=key,
+    )
+    order = f'"completion in all classes, %" NULLS LAST, {in_order("student")}, student_id'
+    return {
+        "title": records[0].class_title,
+        "found": records[0],
+        "key": key,
+        "compared": _compared(book, trend),
+        "charts": charts(trend, COMPLETION, SCORE, STUDENTS),
+        "listing": book.listing(params, sql("roster"), order, class_id=key, text=params.get("text", "").strip()),
+    }
+
+
+def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """A student: whether to watch and why, the facts, the trend, the classes, and what changed last."""
+    records = book.rows(sql("student"), student_id=key)
+    if not records:
+        raise ArgumentError("This student is not known. Find another one")
+    trend = book.rows(
+        f"""
+        SELECT
+            snapshot_date AS day, CASE WHEN total_assignments > 0 THEN completion_rate END AS completion,
+            average_score AS score, assignment_missing_count AS missing, total_assignments AS given
+        FROM main.student_daily WHERE student_id = $id AND snapshot_date > DATE '{_since(book)}' ORDER BY day
+        """,
+        id=key,
+    )
+    watched = book.rows(
+        "SELECT snapshot_date AS day, change, severity, reason, reason_before FROM watch_daily_of([$id])"
+        " ORDER BY day DESC",
+        id=key,
+    )
+    spans = book.rows(
+        f"""
+        SELECT
+            class_id, class_title, course_name, joined_on, is_from_before, left_on, end_reason
+        FROM main.enrollment_spans WHERE student_id = $id
+        ORDER BY left_on DESC NULLS FIRST, {in_order("class_title")}, class_id
+        """,
+        id=key,
+    )
+    timeline = book.rows(
+        "SELECT snapshot_date AS day, LIST(description ORDER BY what, description) AS changes"
+        " FROM main.student_timeline WHERE student_id = $id GROUP BY 1 ORDER BY 1 DESC LIMIT 12",
+        id=key,
+    )
+    reused = book.rows(
+        "SELECT MAX(snapshot_date) AS since FROM main.student_timeline WHERE student_id = $id AND what = 'identity'",
+        id=key,
+    )
+    book.students = 1
+    return {
+        "until": book.resting(book.days[0]).get(key),
+        "today": date.today(),  # noqa: DTZ011 - of the person at this machine
+        "back": date.today() + timedelta(days=RESTS),  # noqa: DTZ011 - likewise
+        "title": records[0].name,
+        "found": records[0],
+        "reused_since": reused[0].since,
+        "key": key,
+        "compared": _compared(book, trend),
+        "charts": _term(book, trend, spans),
+        "watched": watched[0] if watched and watched[0].severity and watched[0].day == book.days[0] else None,
+        "since": next((w for w in watched if w.change in (None, "newly to watch")), None),
+        "was_until": next((w for w in watched if w.change == "no longer to watch"), None),
+        "spans": spans,
+        "timeline": timeline,
+    }
+
+
+def contacted(book: Book, params: QueryParams, key: int) -> None:
+    """Note that a student was spoken to today, `until` a day; without a day, that the student is back on the list."""
+    if not book.rows("SELECT 1 FROM main.students WHERE student_id = $id", id=key):
+        raise ArgumentError("This student is not listed. Find another one")
+    text, today = params.get("until", ""), date.today()  # noqa: DTZ011 - of the person at this machine
+    try:
+        until = date.fromisoformat(text) if text else None
+    except ValueError:
+        raise ArgumentError("The day must be written as 2026-11-20") from None
+    if until is not None and not today < until <= today + timedelta(days=366):
+        raise ArgumentError("Choose a day from tomorrow on, within a year")
+    book.note("explore", "contacted", 1)
+    with machine_errors(book.warehouse):
+        editable.contact(book.warehouse, key, min(today, book.days[0]), until)
+
+
+def compare(book: Book, params: QueryParams) -> dict[str, Any]:
+    """Two dates, by default the newest and a week before: whose work differs, the school, what changed."""
+    week = next((day for day in book.days if day <= book.days[0] - timedelta(days=7)), book.days[-1])
+    before, day = sorted((_day(book, params, "from", week), _day(book, params, "to", book.days[0])))
+    values: dict[str, Any] = {"day": day, "before": before}
+    measures = book.once(
+        "measures",
+        lambda: book.rows(
+            """
+            SELECT
+                snapshot_date AS day, students, average_completion_rate, average_score, active_percent,
+                low_completion_students, never_logged_in_students, total_time_minutes
+            FROM main.progress_daily WHERE snapshot_date IN (CAST($day AS DATE), CAST($before AS DATE)) ORDER BY day
+            """,
+            **values,
+        ),
+        *values.values(),
+    )
+    order = '"missing after" - "missing before" DESC NULLS LAST, "score after" - "score before"'
+    text = params.get("text", "").strip()
+    return {
+        "title": "Two dates",
+        "days": book.days,
+        "day": day,
+        "before": before,
+        "measures": (measures[0], measures[-1]),
+        "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
+        "records": RECORDS,
+        "listing": book.listing(
+            params, sql("compared_students"), f"{order}, {in_order('student')}, student_id", text=text, **values
+        ),
+    }
+
+
+def institutions(book: Book, params: QueryParams) -> dict[str, Any]:
+    """The trend of all institutions together, or of each chosen institution; then a table with a row for each."""
+    chosen = params.getlist("institution")
+    measures = "snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score"
+    last = f"ORDER BY snapshot_date DESC LIMIT {DAYS}"
+    one = f"SELECT {measures} FROM main.institutions_daily WHERE institution = $name {last}"
+    trends = {name: book.rows(one, name=name) for name in chosen[:MAX_DRAWN]}
+    if not chosen:
+        trends = {"": book.rows(f"SELECT {measures} FROM main.fleet_daily {last}")}
+    return {
+        "title": "All institutions",
+        "chosen": chosen,
+        "names": [row.institution for row in book.rows("SELECT institution FROM main.institutions ORDER BY 1")],
+        "more": len(chosen) - MAX_DRAWN,
+        "trends": {name: charts(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
+        "listing": book.listing(params, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
+    }
+
+
+def tables(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """The tables and views."""
+    return {"title": "Any table", "relations": book.relations}
+
+
+def table(book: Book, params: QueryParams, name: str) -> dict[str, Any]:
+    """The rows of a table or view that match all filters; without a filter, the newest day's rows of a table
+    with days.
+    """
+    relation = book.relations.get(name)
+    if relation is None:
+        raise ArgumentError("There is no such table or view")
+    types = {column: kind for column, kind, _ in relation.columns}
+    filters = [
+        each
+        for each in zip(params.getlist("column"), params.getlist("comparison"), params.getlist("value"), strict=False)
+        if each[0]
+    ]
+    if not params.getlist("column") and "snapshot_date" in types:
+        filters = [("snapshot_date", "is", str(book.days[0]))]
+    if not {column for column, *_ in filters} <= types.keys() or not {c for _, c, _ in filters} <= COMPARISONS.keys():
+        raise ArgumentError("This table has no such column or comparison")
+    source = f"FROM {relation.title}"
+    values: dict[str, Any] = {}
+    for n, (column, comparison, value) in enumerate(filters):
+        condition = COMPARISONS[comparison]
+        source += f" {'AND' if n else 'WHERE'} {condition.format(column=column, type=types[column], value=f'value{n}')}"
+        values |= {f"value{n}": value} if "{value}" in condition else {}
+    total = f"(SELECT COUNT(*) FROM (SELECT 1 {source} LIMIT {COUNTED}))"
+    listing = book.listing(params, f"SELECT * {source}", total=total, **values)
+    if "student_id" not in types:
+        book.students = None
+    return {
+        "title": relation.title,
+        "relation": relation,
+        "filters_shown": [*filters, ("", "contains", "")],
+        "comparisons": list(COMPARISONS),
+        "listing": listing,
+        "what": access.without_values(listing.query),
+    }
+
+
+def why(book: Book, params: QueryParams) -> dict[str, Any]:
+    """Where a row, or a value of the row, comes from, on a day; with `show` names and the record as received."""
+    name, key, show = params.get("table", ""), params.get("key", ""), "show" in params
+    day = _day(book, params, "day", book.days[0])
+    record = book.trace(name, key, params.get("column", ""), day, show=show)
+    of, query = TABLES[name], "SELECT 1 FROM history.{0.name} WHERE {0.parent_key} = $id LIMIT 1"
+    return {
+        "title": f"Where does this come from? {RECORDS[name].capitalize()} {key}",
+        "found": record,
+        "table": of,
+        "key": key,
+        "alike": [
+            t.name for t in TABLES.values() if t.key == of.key and book.rows(query.format(t), id=key.split(",")[0])
+        ],
+        "records": RECORDS,
+        "days": book.days,
+        "day": day,
+        "show": show,
+        "what": f"why {'--show ' if show else ''}{name}",
+    }
+
+
+def _classes(book: Book, params: QueryParams, **only: Any) -> Listing:
+    """A list of the classes of a teacher or a course, or that match a text: as the address says, or as told."""
+    values = {name: number(params, name) for name in ("teacher", "course")} | only
+    text, order = params.get("text", "").strip(), f"status, {in_order('class')}, class_id"
+    return book.listing(params, sql("classes", metric=metrics.SQL), order, text=text, **values)
+
+
+def _taught(book: Book, params: QueryParams, of: str, key: int) -> dict[str, Any]:
+    """The page of a teacher or a course."""
+    book.watching(book.days[0])
+    only = {"teacher": None, "course": None} | {of: key}
+    found = book.rows(sql("taught", metric=metrics.SQL), **only)[0]
+    if not found.classes:
+        raise ArgumentError(f"This {of} has no listed class. Find another one")
+    return {
+        "template": "taught",
+        "title": (found.teacher_name if of == "teacher" else found.course_name) or f"{of.capitalize()} {key}",
+        "of": of,
+        "key": key,
+        "found": found,
+        "listing": _classes(book, params, **only),
+    }
+
+
+def _narrowed(book: Book, params: QueryParams, *names: str) -> dict[str, Any]:
+    """The parts of a list that the address asks for: `only`, with the name, id and title of each. Raises ArgumentError
+    for a value that cannot be an id: the whole list would be another answer.
+    """
+    only = []
+    for name in names:
+        key = number(params, name)
+        if key is None and params.get(name):
+            raise ArgumentError(f"This {name} is not known. Find another one")
+        if key is not None:
+            title = "class_title" if name == "class" else f"{name}_name"
+            (of,) = book.rows(f"SELECT ANY_VALUE({title}) AS title FROM main.classes WHERE {name}_id = $key", key=key)
+            only.append((name, key, of.title or key))
+    return {"only": only}
+
+
+def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
+    """A landed day from the address."""
+    text = params.get(name)
+    day = next((day for day in book.days if str(day) == text), default)
+    if text and str(day) != text:
+        raise ArgumentError(f"Nothing was landed on this day: choose one from {book.days[-1]} to {book.days[0]}")
+    return day
+
+
+def _since(book: Book) -> date:
+    """The day before the first of a trend."""
+    return book.days[0] - timedelta(days=DAYS)
+
+
+def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[morning.Chart]:
+    """A student's charts: a day on which the student was not there is a gap."""
+    landed = [day for day in reversed(book.days) if day > _since(book)]
+    events = progress.events_of(spans, landed[0])
+    drawn = []
+    for name, figure in (("Missing assignments", "missing"), ("Completion, %", "completion"), ("Score", "score")):
+        known = {row.day: value for row in trend if (value := getattr(row, figure)) is not None}
+        drawn.append(progress.term_chart(name, known, landed, events, from_zero=figure == "missing"))
+    return [*filter(None, drawn)]
+
+
+def _compared(book: Book, trend: Sequence[Row]) -> dict[str, str]:
+    """How completion and score of the newest day differ from a week before, in words."""
+    now = trend[-1] if trend else Row(day=book.days[0], completion=None, score=None, given=None)
+    then = morning.week_before(trend, book.days[0])
+    again = then is not None and None not in (now.given, then.given) and now.given < then.given
+    return {measure: morning.since(now, then, measure, again=again) for measure in ("completion", "score")}

@@ -1,0 +1,242 @@
+"""Serves the pages behind the guard of `util.request_guard`, which asks for the token.
+
+It listens on loopback only: the pages name pupils. No other site's request carries the browser's cookie, except when a
+link is followed, which neither downloads a list nor shows a value. One form writes: who was spoken to
+(`contacted.csv`).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
+from socket import socket
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import duckdb
+import uvicorn
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from rollbook.errors import ArgumentError, RollbookError
+from rollbook.features.explore import pages
+from rollbook.features.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
+from rollbook.features.morning import morning
+from rollbook.settings import is_of_all
+from rollbook.util import pages as shared
+from rollbook.util.address import Kept
+from rollbook.util.request_guard import LIMITS, PRIVATE, Guard
+from rollbook.util.text import cell as text_of
+from rollbook.util.text import printable
+
+STOP_WITHIN = 3  # seconds, for open pages
+MAX_SENT = 1_000  # bytes of a form
+# The only script of the pages: `/` leads to the search. The policy names it by its digest, so no other script runs.
+SCRIPT = files(__package__).joinpath("search.js").read_text(encoding="utf-8")
+SCRIPT_DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+# As in the pages themselves, where a policy cannot say who may frame them and where forms lead.
+POLICY = {
+    "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'unsafe-inline';"
+    " img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+}
+
+COMMAND = "rollbook open explore"
+WRONG_HOST = f"This is `rollbook explore`, and it does not answer under this host name: `{COMMAND}` opens it.\n"
+FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
+
+Page = Callable[..., dict[str, Any]]
+# The pages by their addresses: of a school, and of all institutions. Those with a name are in the menu.
+OF_ONE: dict[str, tuple[Page, str]] = {
+    "/": (pages.school, "School today"),
+    "/watch": (pages.watch, "To watch"),
+    "/classes": (pages.classes, "Classes"),
+    "/teachers": (pages.teachers, "Teachers"),
+    "/teacher/{key:id}": (pages.teacher, ""),
+    "/course/{key:id}": (pages.course, ""),
+    "/search": (pages.search, ""),
+    "/class/{key:id}": (pages.school_class, ""),
+    "/students": (pages.students, "Students"),
+    "/student/{key:id}": (pages.student, ""),
+    "/compare": (pages.compare, "Two dates"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+    "/why": (pages.why, ""),
+}
+OF_ALL: dict[str, tuple[Page, str]] = {
+    "/": (pages.institutions, "All institutions"),
+    "/tables": (pages.tables, "Any table"),
+    "/table/{name}": (pages.table, ""),
+}
+
+
+class _Id(Convertor[int]):
+    """An id in an address."""
+
+    regex = IS_ID
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", _Id())
+
+
+def serve(opened: Sequence[socket], kept: Kept) -> None:
+    """Serve the app at the `opened` sockets of a port until SIGTERM or Ctrl-C, for requests with the `kept` token."""
+    guarded = Guard(app(), kept.read, kept.port, command=COMMAND, wrong_host=WRONG_HOST, foreign=FOREIGN)
+    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
+    uvicorn.Server(config).run(sockets=[*opened])
+
+
+def app() -> Starlette:
+    """The pages, for requests that the guard lets in."""
+    shown = OF_ALL if is_of_all() else OF_ONE
+    menu = {path: name for path, (_, name) in shown.items() if name}
+
+    def view(page: Page, request: Request) -> Response:
+        site = request.headers.get("sec-fetch-site", "none")
+        # What leaves the app, and what it hides at first, only its own pages or a person may ask for.
+        is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
+        if is_guarded and site not in ("same-origin", "none"):
+            return PlainTextResponse(FOREIGN, 403)
+        try:
+            return _shown(page, request, menu)
+        except (RollbookError, duckdb.Error) as found:
+            return _trouble(found, request, menu)
+
+    async def write(request: Request) -> Response:
+        return await run_in_threadpool(_written, request, await _sent(request), menu)
+
+    def nowhere(request: Request, _: Exception) -> Response:
+        return _trouble(ArgumentError("This address leads to no page: choose one from the menu"), request, menu)
+
+    routes = [Route(path, partial(view, page)) for path, (page, _) in shown.items()]
+    # The only one that writes. The guard lets in the app's own pages alone, and another site's request has no cookie.
+    own = [] if is_of_all() else [Route("/student/{key:id}/contacted", write, methods=["POST"])]
+    return Starlette(routes=[*routes, *own], exception_handlers={404: nowhere})
+
+
+async def _sent(request: Request) -> bytes:
+    """A form's content, as far as a form of ours goes."""
+    sent = b""
+    async for part in request.stream():
+        sent += part
+        if len(sent) > MAX_SENT:
+            break
+    return sent[:MAX_SENT]
+
+
+def _written(request: Request, sent: bytes, menu: dict[str, str]) -> Response:
+    """Note what a student's form says, and lead back to the student."""
+    try:
+        book = new_book()
+        with book.open():
+            pages.contacted(book, QueryParams(sent), **request.path_params)
+    except (RollbookError, duckdb.Error) as found:
+        return _trouble(found, request, menu)
+    return RedirectResponse(f"/student/{request.path_params['key']}", 303, headers=PRIVATE)
+
+
+def _trouble(found: Exception, request: Request, menu: dict[str, str]) -> Response:
+    """The page that says what is wrong with an address, or with the machine."""
+    # DuckDB's own words may repeat a value.
+    error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
+    status = 404 if isinstance(error, ArgumentError) else 503
+    title = "Not found" if status == 404 else "Trouble"
+    return _render("trouble", status, title=title, error=error, **_common(request, menu))
+
+
+def _common(request: Request, menu: dict[str, str]) -> dict[str, Any]:
+    """What every page with the menu is given."""
+    return {"menu": menu, "path": request.url.path, "asked": request.query_params}
+
+
+def _shown(page: Page, request: Request, menu: dict[str, str]) -> Response:
+    """A page, or its list as CSV, with its line in the access log."""
+    book = new_book()
+    with book.open():
+        values = page(book, request.query_params, **request.path_params)
+        what = values.get("what", page.__name__)
+        if "csv" in request.query_params and "listing" in values:
+            content = book.csv(values["listing"], what)
+            name = quote(f"{values['title']}.csv")
+            headers = PRIVATE | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+            return StreamingResponse(iter(partial(content.read, 2**20), b""), media_type="text/csv", headers=headers)
+        book.note("explore", what, book.students)
+        return _render(
+            values.pop("template", page.__name__),
+            **_common(request, menu),
+            **values,
+            link=partial(_address, request),
+            school=book.school,
+            day_shown=book.days[0],
+            is_of_all=type(book) is not Book,
+        )
+
+
+def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(
+        _environment().get_template(f"{template}.html").render(values), status, headers=PRIVATE | POLICY
+    )
+
+
+@cache
+def _environment() -> Environment:
+    templates = shared.environment("rollbook.features.explore", cell=cell, day=morning.long_date, sentence=sentence)
+    templates.filters.update(severity=morning.severity_word, sparkline=morning.sparkline)
+    templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
+    templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
+    templates.tests["day"] = lambda value: isinstance(value, date)
+    return templates
+
+
+def cell(value: object) -> str:
+    """A value as text: a dash if unknown, measures with one or two decimals, ISO dates."""
+    if value is None:
+        return "\N{EN DASH}"
+    if is_figure(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix("0")
+    return printable(text_of(value))
+
+
+def sentence(changes: Sequence[str]) -> str:
+    """The changes of a day, in one sentence: `joined Art 1A and Latin 2B; score 39 to 42.2`."""
+    told = list(changes)
+    for verb in ("joined ", "left "):
+        of = [change for change in told if change.startswith(verb)]
+        if len(of) > 1:
+            titles = [change.removeprefix(verb) for change in of]
+            told[told.index(of[0])] = f"{verb}{', '.join(titles[:-1])} and {titles[-1]}"
+            told = [change for change in told if change not in of]
+    return "; ".join(told)
+
+
+def is_id(column: str, columns: Sequence[str]) -> bool:
+    """Whether a list's column is the id of the thing that another column names, as `teacher id` is of `teacher`."""
+    return column.removesuffix(" id") in columns and column.endswith(" id")
+
+
+def rows_of(table: str, *filters: tuple[str, str, object], **more: object) -> str:
+    """The address of a table's rows that match all filters: column, comparison and value."""
+    query = [pair for each in filters for pair in zip(("column", "comparison", "value"), each, strict=True)]
+    return f"/table/{table}?{urlencode([*query, *more.items()])}"
+
+
+def _address(request: Request, **changed: object) -> str:
+    """The query of this page's address with other values; None removes one."""
+    unchanged = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    query = [*unchanged, *((name, value) for name, value in changed.items() if value is not None)]
+    return f"?{urlencode(query)}" if query else "?"

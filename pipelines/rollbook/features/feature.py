@@ -1,0 +1,55 @@
+"""What a feature adds to Rollbook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rollbook import features
+
+if TYPE_CHECKING:
+    from rollbook.health.finding import Finding
+    from rollbook.night.listeners import Listener
+    from rollbook.opened import Rollbook
+    from rollbook.rights.personal import PersonalData
+
+
+class Feature:
+    """Each method does nothing unless overridden, and imports what it needs: `rollbook --help` asks every feature."""
+
+    name = ""
+    # Other features that this one shows; without them it is left out.
+    needs: tuple[str, ...] = ()
+
+    def commands(self) -> None:
+        """Add its commands to `rollbook.terminal.app`."""
+
+    def listener(self, rollbook: Rollbook) -> Listener | None:  # noqa: ARG002 - see the class
+        """What is told of an institution's nights."""
+        return None
+
+    def lines(self, rollbook: Rollbook) -> Iterable[Finding]:  # noqa: ARG002 - see the class
+        """Lines for `rollbook status` and `rollbook doctor`."""
+        return ()
+
+    def personal(self, root: Path) -> PersonalData | None:  # noqa: ARG002 - see the class
+        """What it holds of people in the warehouse at `root`, for an erasure and a subject access file."""
+        return None
+
+    def repair(self, rollbook: Rollbook) -> None:
+        """Make again what an erasure or new codes removed; called without the lock, by the command."""
+
+
+@cache
+def present() -> tuple[Feature, ...]:
+    """The features that are there, in their order."""
+    there = {name: import_module(f"{features.__name__}.{name}").FEATURE for name in features.FEATURES}
+    return tuple(each for each in there.values() if there.keys() >= set(each.needs))
+
+
+def names() -> Iterator[str]:
+    """Their names."""
+    return (each.name for each in present())

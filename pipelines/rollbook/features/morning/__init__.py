@@ -1,0 +1,31 @@
+"""The morning page, `report.html`.
+
+page.py      writes it after each publish, and says on it what went wrong
+morning.py   its data, charts and text; `page.html` is its template
+served.py    shows it beside Dagster's UI
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rollbook.features.feature import Feature
+
+if TYPE_CHECKING:
+    from rollbook.night.listeners import Listener
+    from rollbook.opened import Rollbook
+
+
+class Morning(Feature):
+    """Last night and the last month, on one page."""
+
+    name = "morning"
+
+    def listener(self, rollbook: Rollbook) -> Listener:
+        """Writes the page."""
+        from rollbook.features.morning.page import MorningPage
+
+        return MorningPage(rollbook.place, rollbook.settings, lambda: [each.remark() for each in rollbook.listeners])
+
+
+FEATURE = Morning()

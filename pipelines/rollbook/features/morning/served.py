@@ -1,0 +1,87 @@
+"""The morning pages over HTTP: of a single school, of each institution, and the page about all of them.
+
+They are served beside Dagster's UI, without names.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from rollbook import settings
+from rollbook.errors import RollbookError
+from rollbook.features.morning.page import FILE
+from rollbook.institutions import Registry
+
+# The morning page may run its own script, but has no access to the UI served on the same origin.
+REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
+LIST_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+LIST_OF_PAGES = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Rollbook: morning pages</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem }}</style>
+<h1>Morning pages</h1>
+<p>{together}</p>
+<ul>
+{rows}
+</ul>
+</html>
+"""
+# Not everybody who may use the UI, as behind a proxy, may read names: they stay in the file, whose mode says who may.
+_NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
+_NO_NAMES = f'<p class="quiet">Names are only in the file {FILE} of the warehouse, not in the browser.</p>'
+FLEET_FILE = "fleet-report.html"  # of `fleet.report`, of which a single school needs nothing
+
+
+def report_page(request: Request) -> Response:
+    """Return the morning page of a single school or one institution, or the list of all institutions' pages."""
+    name = request.path_params.get("name", "")
+    try:
+        registry = settings.registry()
+        if registry is not None and not name:
+            return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
+        if registry is None or name in registry.institutions:  # no other name becomes part of a path
+            place = settings.place(name or None)
+            return _page(place.warehouse_path / FILE, "morning page", place.command("sync"))
+    except RollbookError as error:
+        return PlainTextResponse(f"{error.message}\n", 404)
+    return PlainTextResponse("The registry has no such institution.\n", 404)
+
+
+def fleet_page(_request: Request) -> Response:
+    """Return the page about all institutions."""
+    return _page(settings.common_path() / FLEET_FILE, "page about all institutions", "rollbook fleet report")
+
+
+def _page(page: Path, title: str, command: str) -> Response:
+    """Return a page that a command wrote, without names."""
+    try:
+        text = page.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        return PlainTextResponse(f"There is no {title} yet: run `{command}`, which writes it.\n", 404)
+    return HTMLResponse(_NAMES.sub(_NO_NAMES, text), headers=REPORT_HEADERS)
+
+
+def _list_of_pages(registry: Registry) -> str:
+    """Return links to the institutions' morning pages, and to the page about all. Names hold no markup."""
+    common, pages = settings.common_path(), {name: f"report/{name}.html" for name in registry.institutions}
+    there = [name for name in pages if (common / name / FILE).is_file()]
+    together = (
+        f'<a href="{FLEET_FILE}">All institutions</a>'
+        if (common / FLEET_FILE).is_file()
+        else "<code>rollbook fleet report</code> writes a page about all institutions."
+    )
+    rows = [f'<li><a href="{pages[name]}">{name}</a></li>' if name in there else f"<li>{name}</li>" for name in pages]
+    return LIST_OF_PAGES.format(rows="\n".join(rows), together=together)
+
+
+ROUTES = [
+    Route(f"/{FILE}", report_page),
+    Route("/report/{name}.html", report_page),
+    Route(f"/{FLEET_FILE}", fleet_page),
+]

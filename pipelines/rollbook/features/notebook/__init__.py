@@ -1,0 +1,14 @@
+"""`rollbook.open()`: a school's records in a notebook (`book.py`)."""
+
+from __future__ import annotations
+
+from rollbook.features.feature import Feature
+
+
+class Notebook(Feature):
+    """The records as pandas, Arrow or Polars."""
+
+    name = "notebook"
+
+
+FEATURE = Notebook()

@@ -1,0 +1,315 @@
+"""Progress reports: a page for each student, class and teacher, to print, to hand out or to keep.
+
+Each page is a file of its own that loads nothing else; `index.html` leads to all. A student's page compares the student
+with averages of classes and names nobody else; a teacher's page has the teacher's own classes only. The averages of
+small classes are left out, since they would say much about single students.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+
+import duckdb
+
+from rollbook.errors import ArgumentError, MachineError
+from rollbook.features.morning.morning import (
+    SEVERITIES,
+    Chart,
+    Label,
+    Row,
+    all_rows,
+    long_date,
+    scale,
+    severity_word,
+    short_date,
+)
+from rollbook.store.database import connect
+from rollbook.store.statements import in_order, statements
+from rollbook.util import files, pages
+from rollbook.util.text import figure
+from rollbook.views.metrics import SMALL_CLASS
+
+INDEX, PRINTED = "index.html", "pages.pdf"
+FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
+# Without --since and without terms.csv, a page shows so many days.
+DAYS = 92
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+PRINT_SECONDS = 300
+HEIGHT, TOP, BOTTOM = 162, 26, 138  # of a student's chart, in pixels
+MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
+
+sql = statements("rollbook.features.pages")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Whose pages to make: a student's, a class's with its students, a teacher's with the classes and students, or all
+    without any.
+    """
+
+    student: int | None = None
+    class_id: int | None = None
+    teacher: int | None = None
+
+    @property
+    def words(self) -> str:
+        """As in the name of a folder: `class-501`; empty for all."""
+        return "-".join(f"{name}-{number}" for name, number in self._named.items() if number is not None)
+
+    @property
+    def kind(self) -> str:
+        """Whether it is a student, a class or a teacher, without the id; empty for all."""
+        return "-".join(name for name, number in self._named.items() if number is not None)
+
+    @property
+    def _named(self) -> dict[str, int | None]:
+        return {"student": self.student, "class": self.class_id, "teacher": self.teacher}
+
+    def select(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Make the relations `chosen_students`, `chosen_classes` and `chosen_teachers`. Raises ArgumentError."""
+        if sum(each is not None for each in (self.student, self.class_id, self.teacher)) > 1:
+            raise ArgumentError("Choose one: a student, a class or a teacher")
+        only = "TRUE" if self.class_id is None else f"class_id = {self.class_id:d}"
+        only += "" if self.teacher is None else f" AND teacher_id = {self.teacher:d}"
+        classes = "FALSE" if self.student is not None else only
+        compared = "SELECT class_id, teacher_id FROM main.class_comparison"
+        con.execute(f"CREATE TEMP TABLE chosen_classes AS {compared} WHERE {classes}")
+        con.execute(
+            "CREATE TEMP TABLE chosen_teachers AS SELECT DISTINCT teacher_id FROM chosen_classes"
+            f" WHERE teacher_id IS NOT NULL AND {self.class_id is None}"
+        )
+        of_class = "SELECT student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"
+        of = of_class if self.words else "SELECT student_id FROM main.students"
+        if self.student is not None:
+            of = f"SELECT student_id FROM main.students WHERE student_id = {self.student:d}"
+        con.execute(f"CREATE TEMP TABLE chosen_students AS SELECT DISTINCT student_id FROM ({of})")
+        ((found,),) = con.execute(
+            "SELECT COUNT(*) FROM (FROM chosen_students UNION ALL FROM chosen_teachers)"
+        ).fetchall()
+        if not found and not self.words:
+            raise ArgumentError(
+                "Nobody is listed on the newest day, so no page was made. `rollbook status` says how the last sync went"
+            )
+        if not found:
+            raise ArgumentError(
+                f'Nobody is listed for {self.words.replace("-", " ")}: `rollbook sql "FROM roster"` shows the ids of'
+                " classes, teachers and students"
+            )
+
+
+@dataclass(frozen=True)
+class Made:
+    """The result: how many pages of each kind, and the ids of the students on them."""
+
+    students: frozenset[int]
+    classes: int
+    teachers: int
+
+
+def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, pdf: bool, scratch: Path) -> Made:
+    """Write the pages into an empty folder, and with `pdf` all of them as one PDF.
+
+    `since` is the first day of the charts: by default the first of the present term or, without terms, of the last
+    quarter. Raises ArgumentError if nobody is chosen, and for a PDF without a browser.
+    """
+    browser = _browser() if pdf else None
+    with connect(published, scratch=scratch, read_only=True) as con:
+        chosen.select(con)
+        day, term, school = con.execute("""
+            SELECT
+                (SELECT MAX(snapshot_date) FROM spans.days),
+                (SELECT MAX(first_day) FROM main.terms WHERE first_day <= (SELECT MAX(snapshot_date) FROM spans.days)),
+                (SELECT ANY_VALUE(school_name) FROM main.institution)
+        """).fetchall()[0]
+        since = since or term or day - timedelta(days=DAYS - 1)
+        if since > day:
+            raise ArgumentError(f"The newest day is {day}: --since must not be later")
+        report = _load(con, since)
+    common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
+    short = partial(_short, of=day)
+    template = pages.environment(
+        "rollbook.features.morning.page", day=long_date, short=short, figure=figure
+    ).get_template
+    sheets = [*_sheets(report)]
+    for kind, name, sheet in sheets:
+        path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
+        files.write(path, template("sheet.html").render(common, title=sheet.title, sheets=[(kind, sheet)]).encode())
+    files.write(folder / INDEX, template("index.html").render(common, title="Progress reports", sheets=sheets).encode())
+    if browser is not None:
+        whole = scratch / "all.html"
+        both = [(kind, sheet) for kind, _, sheet in sheets]
+        files.write(whole, template("sheet.html").render(common, title="Progress reports", sheets=both).encode())
+        _print(browser, whole, folder / PRINTED, scratch)
+    return Made(frozenset(report.students), len(report.classes), len(report.teachers))
+
+
+def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
+    """All that the pages show: students, classes and teachers by id."""
+    students = {row.student_id: row for row in all_rows(con, sql("of_students"))}
+    place = {student: n for n, student in enumerate(students)}
+    classes = {row.class_id: row for row in all_rows(con, sql("of_classes"))}
+    of_range = "SELECT snapshot_date AS day FROM spans.days WHERE snapshot_date >= $since ORDER BY 1"
+    landed = [row.day for row in all_rows(con, of_range, since=since)]
+    enrolled = _by(all_rows(con, sql("of_enrollments"), since=since), "student_id")
+    days = _by(all_rows(con, sql("of_days"), since=since), "student_id")
+    for student in students.values():
+        student.title = student.name
+        student.severity = severity_word(student.severity)
+        spans = enrolled.get(student.student_id, [])
+        student.spans = [span for span in spans if span.left_on is None]
+        student.left = [span for span in spans if span.left_on is not None]
+        for measure in ("completion", "score"):
+            averages = [value for span in student.spans if (value := getattr(span, measure)) is not None]
+            setattr(student, f"class_{measure}", fmean(averages) if averages else None)
+        known = {row.day: row.missing for row in days.get(student.student_id, []) if row.missing is not None}
+        student.chart = term_chart("Missing assignments", known, landed, events_of(spans, since), from_zero=True)
+    of_class = defaultdict(list)
+    for class_id, student in con.execute(
+        "SELECT class_id, student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"
+    ).fetchall():
+        of_class[class_id].append(students[student])
+    teachers: dict[int, Row] = {}
+    by_name = f"{in_order('ANY_VALUE(teacher_name)')}, teacher_id"
+    of_teacher = "SELECT teacher_id FROM main.classes SEMI JOIN chosen_teachers USING (teacher_id) GROUP BY teacher_id"
+    taught = [row[0] for row in con.execute(f"{of_teacher} ORDER BY {by_name}").fetchall()]
+    for each in classes.values():
+        each.title = each.class_title
+        each.students = sorted(of_class[each.class_id], key=lambda s: place[s.student_id])
+        each.watched = [student for student in each.students if student.severity]
+        if each.teacher_id in taught:
+            teacher = teachers.setdefault(
+                each.teacher_id,
+                Row(teacher_id=each.teacher_id, title=each.teacher_name or str(each.teacher_id), classes=[]),
+            )
+            teacher.classes.append(each)
+    for teacher in teachers.values():
+        watched = {s.student_id: s for each in teacher.classes for s in each.watched}
+        ranks = [words for _, words in SEVERITIES]
+        teacher.watched = sorted(watched.values(), key=lambda s: (ranks.index(s.severity), place[s.student_id]))
+    return Row(students=students, classes=classes, teachers={key: teachers[key] for key in taught})
+
+
+def _short(shown: date, of: date) -> str:
+    """A day on a page of another day: 23 Nov, or 23 Nov 2025 if that was in another year."""
+    return short_date(shown) if shown.year == of.year else f"{short_date(shown)} {shown.year}"
+
+
+def _by(rows: Iterable[Row], column: str) -> Mapping[int, Sequence[Row]]:
+    """Rows that are in the order of a column, by its values."""
+    return {key: [*of] for key, of in groupby(rows, key=lambda row: getattr(row, column))}
+
+
+def _sheets(report: Row) -> Iterator[tuple[str, int, Row]]:
+    """The kind, id and content of each page: teachers first, as they are handed out."""
+    for kind, of in (("teacher", report.teachers), ("class", report.classes), ("student", report.students)):
+        yield from ((kind, key, sheet) for key, sheet in of.items())
+
+
+def term_chart(
+    name: str,
+    known: Mapping[date, float],
+    landed: Sequence[date],
+    events: Iterable[tuple[date, str]] = (),
+    *,
+    from_zero: bool = False,
+) -> Chart | None:
+    """A student's figure on the `landed` days, with a scale, the peak and what happened; None below two values.
+
+    A landed day without a value is a gap: the student was not there, or the service did not state it.
+    """
+    if len(known) < 2:
+        return None
+    first, last, newest = landed[0], landed[-1], max(known)
+    peak = max(known, key=lambda day: (known[day], day))
+    low, most = (0 if from_zero else min(known.values())), known[peak]
+    step = next(each for each in STEPS if most - low <= MAX_TICKS * each)
+    lowest = int(low // step)
+    ticks = [n * step for n in range(lowest, max(ceil(most / step), lowest + 1) + 1)]
+    across, up = scale(first.toordinal(), last.toordinal(), 6, 97), scale(ticks[0], ticks[-1], BOTTOM, TOP)
+    chart = Chart(
+        name,
+        f"{name} since {short_date(first)}",
+        f"A line from {figure(known[min(known)])} to {figure(known[newest])}; the most were {figure(most)}, on"
+        f" {short_date(peak)}.",
+        HEIGHT,
+    )
+    for tick in ticks:
+        chart.lines.append((((6, up(tick)), (97, up(tick))), "grid", 1))
+        chart.labels.append(Label(f"{tick}", 5, up(tick) + 4.5, anchor="end"))
+    every = max((last - first).days // 5, 1)
+    for day in (last - timedelta(days=n) for n in range(0, (last - first).days + 1, every)):
+        chart.labels.append(Label(short_date(day), across(day.toordinal()), HEIGHT - 4, anchor="middle"))
+    room = 0.0
+    for day, words in sorted(events):
+        x = across(day.toordinal())
+        chart.lines.append((((x, BOTTOM), (x, TOP - 6)), "warn", 1))
+        chart.alt += f" {short_date(day)}: {words}."
+        width = 2.5 * len(words)  # at least, on a phone
+        if x >= room:
+            is_before = x - width >= room
+            chart.labels.append(Label(words, x, 14, anchor="end" if is_before else "start", dx=-4 if is_before else 4))
+            room = x + (1 if is_before else width)
+    for is_known, run in groupby(landed, key=known.__contains__):
+        points = [(across(day.toordinal()), up(known[day])) for day in run] if is_known else []
+        if points:
+            chart.lines.append(
+                (tuple(points if len(points) > 1 else points * 2), "strong", 2 if len(points) > 1 else 5)
+            )
+    for day in {peak, newest}:
+        x, y = across(day.toordinal()), up(known[day])
+        chart.lines.append((((x, y), (x, y)), "strong", 7 if day == newest else 5))
+        chart.labels.append(
+            Label(figure(known[day]), x, y - 7 if y > TOP + 8 else y + 17, "ink", "end", -4, bold=day == newest)
+        )
+    return chart
+
+
+def events_of(spans: Iterable[Row], since: date) -> list[tuple[date, str]]:
+    """When a student joined and left classes, from rows of enrollment_spans: each day once."""
+    of_day: dict[date, list[str]] = defaultdict(list)
+    for span in spans:
+        if not span.is_from_before and span.joined_on > since:
+            of_day[span.joined_on].append("joined")
+        if span.left_on and span.left_on > since:
+            of_day[span.left_on].append("left")
+    return [(day, " and ".join(sorted({*words}))) for day, words in of_day.items()]
+
+
+def _browser() -> str:
+    """The browser that prints. Raises ArgumentError without one."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        raise ArgumentError(
+            "A PDF is printed by Chromium, which is not on this machine: install it (Debian: apt-get install chromium),"
+            " or leave out --pdf and print the pages from a browser"
+        )
+    return found
+
+
+def _print(browser: str, page: Path, pdf: Path, scratch: Path) -> None:
+    """Print a page of ours. Raises MachineError."""
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    command = [
+        *(browser, "--headless", *as_root, "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"),
+        *(f"--user-data-dir={scratch / 'browser'}", f"--print-to-pdf={pdf}", page.as_uri()),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_SECONDS, check=False)  # noqa: S603 - our own words
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"{Path(browser).name} could not print the pages ({type(error).__name__})") from None
+    if not pdf.is_file():
+        raise MachineError(
+            f"{Path(browser).name} printed nothing (exit code {done.returncode}): {done.stderr[-300:].strip()}"
+        )
+    files.set_mode(pdf, files.PRIVATE_FILE)

@@ -1,0 +1,259 @@
+"""The fleet's file against each institution's own: every table and view holds the same rows, side by side."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from rollbook.errors import HeldError
+from rollbook.features.district import views as fleet_views
+from rollbook.features.district.build import Built
+from rollbook.tables import TABLES
+from tests.support.models.states import Night
+from tests.support.nights import night
+from tests.support.reading import rows
+from tests.support.records import MISSING, school_class, student, students, within
+from tests.support.warehouses.district import District, InstitutionHouse, new_district
+from tests.support.warehouses.school import School
+from tests.support.wire import faults
+from tests.views.test_scripted_school import NIGHTS
+
+# A dozen syncs of three schools, once for all tests.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+# 007: a name that other engines read as a number. `yew` is in the registry and never synced.
+SHARING, OTHER, LATER, NEVER, LARGE = "elm", "ash", "007", "yew", "oak"
+SYNCED = (LATER, OTHER, SHARING)
+
+
+# The columns that the rollup by day shares with the view of each institution.
+DAILY = (
+    "institution, snapshot_date, students, students_added, students_removed, average_completion_rate, average_score,"
+    " scored_students, never_logged_in_students"
+)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A district and the file that was built of it."""
+
+    district: District
+    built: Built
+
+    @property
+    def file(self) -> Path:
+        return self.district.warehouse / "fleet.duckdb"
+
+    def own(self, name: str) -> Path:
+        return self.district.warehouse / name / "rollbook.duckdb"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return rows(self.file, query)
+
+
+def play(house: InstitutionHouse, nights: dict[int, Night]) -> None:
+    """Play nights; only the last one is published with its views."""
+    *most, last = nights.items()
+    for number, played in most:
+        if played.unproven:
+            house.service.on(faults.moved_total(1), path="students", page=1, times=None)
+        house.night(number, list(played.students), list(played.classes))
+        house.service.mend()
+    house.night(last[0], list(last[1].students), list(last[1].classes))
+
+
+@contextmanager
+def played(sharing: Iterable[int], other: Mapping[int, Night], *others: str) -> Iterator[District]:
+    """Institutions whose students and classes share their ids, with other limits, other first and newest days.
+
+    `sharing` are the nights of one of them, `other` is what another one plays; `others` play nothing.
+    """
+    with new_district([SHARING, OTHER], LATER, NEVER, *others) as district:
+        houses = {name: district.house(name) for name in (SHARING, OTHER, LATER)}
+        for house in houses.values():
+            house.over |= {"hold_changed_percent": 100, "hold_removed_percent": 100}
+        folder = district.warehouse / OTHER
+        folder.mkdir(parents=True)
+        (folder / "thresholds.csv").write_text("name,value,meaning\ncompletion_below,80,\nleast_assignments,1,\n")
+        (folder / "terms.csv").write_text(f"name,first_day,last_day\nWinter,{night(1)},{night(9)}\n")
+        # In no class, and renamed in one institution while nothing changes in the other.
+        nine = {n: student(9, classes=[]) if n < 7 else student(9, classes=MISSING, name="Nine") for n in sharing}
+        play(houses[SHARING], {n: NIGHTS[n]._replace(students=[*NIGHTS[n].students, nine[n]]) for n in sharing})
+        play(houses[OTHER], dict(other))
+        plain = student(9, classes=[])
+        more = NIGHTS[5]._replace(students=[*NIGHTS[5].students, plain, *students(12, first=50)])
+        play(houses[LATER], {5: NIGHTS[7]._replace(students=[*NIGHTS[7].students, plain]), 7: more})
+        with pytest.raises(HeldError):
+            houses[LATER].night(11, students(9, first=50), over={"hold_removed_percent": 10})
+        yield district
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    with played((1, 6, 7, 11), {n: NIGHTS[n] for n in (2, 11)}) as district:
+        yield Fleet(district, district.build())
+
+
+def names() -> list[str]:
+    """Every table and view that an institution's own file has, too."""
+    tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables()]
+    return [*tables, *(f"main.{v.name}" for v in fleet_views.views())]
+
+
+def compare(fleet: Fleet, name: str, institutions: Iterable[str]) -> dict[str, int]:
+    """Compare one table or view of the fleet's file with that of each institution; returns how many rows each has."""
+    counts = {}
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{fleet.file}' AS fleet (READ_ONLY)")
+        for institution in institutions:
+            con.execute(f"ATTACH '{fleet.own(institution)}' AS own (READ_ONLY)")
+            here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{name} WHERE institution = '{institution}'")
+            own = con.sql(f"FROM own.{name}")
+            assert (here.columns, here.types) == (own.columns, own.types)
+            rows = here.fetchall(), own.fetchall()
+            counts[institution] = len(rows[0])
+            assert_alike(*rows)
+            con.execute("DETACH own")
+        whole = con.sql(f"FROM fleet.{name}")
+        assert (whole.columns[0], str(whole.types[0])) == ("institution", "VARCHAR")
+        assert len(whole.fetchall()) == sum(counts.values()), "rows of nobody"
+    return counts
+
+
+def assert_alike(here: Iterable[tuple[Any, ...]], own: Iterable[tuple[Any, ...]]) -> None:
+    """The same rows, up to a hundredth in numbers that are not whole.
+
+    A mean may be halfway between two hundredths. The order in which DuckDB adds up decides then, and it is another one
+    in another file.
+    """
+
+    def parted(row: tuple[Any, ...]) -> tuple[str, list[float]]:
+        exact = [None if isinstance(value, float) else value for value in row]
+        return repr(exact), [value for value in row if isinstance(value, float)]
+
+    for mine, theirs in zip(sorted(map(parted, here)), sorted(map(parted, own)), strict=True):
+        assert mine[0] == theirs[0]
+        assert mine[1] == pytest.approx(theirs[1], abs=0.0101, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", names())
+def test_it_has_of_each_institution_what_its_own_file_has(fleet: Fleet, name: str) -> None:
+    counts = compare(fleet, name, SYNCED)
+    if name not in EMPTY:
+        assert sum(1 for count in counts.values() if count) >= 2, "the test compares nothing"
+
+
+def test_the_fleets_file_equals_the_institutions_own_files(fortnight: School) -> None:
+    with played(NIGHTS, ODD, LARGE) as district:
+        shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
+        fleet = Fleet(district, district.build())
+        for name in names():
+            assert compare(fleet, name, (*SYNCED, LARGE))[LARGE] or name in {*EMPTY, "main.data_quality"}
+        assert_alike(*(fleet.rows(f"SELECT {DAILY} FROM {of}") for of in ("institutions_daily", "progress_daily")))
+
+
+def in_its_own_way(number: int, like: Night) -> Night:
+    """A night of the scripted school at another one: its classes have other names, other counts and other last days."""
+    listed = [
+        school_class(501, student_count=number, class_title="Maths", **within("summary", average_score=60.0 + number)),
+        school_class(
+            502,
+            class_status=0 if 5 < number < 9 else 1,
+            student_count=2,
+            course={"course_id": 71, "course_name": "Art"},
+        ),
+        *([school_class(599, student_count=1)] if number < 9 else []),
+    ]
+    return like._replace(classes=listed)
+
+
+# The same students on other days: absent, refused and not stated when the first school lists them.
+ODD = {
+    number: in_its_own_way(number, NIGHTS[like])
+    for number, like in ((2, 11), (3, 5), (4, 6), (6, 7), (9, 1), (11, 2), (13, 4))
+}
+
+
+# Tables with rows of at most one of these schools.
+EMPTY = {
+    *(f"{schema}.student_details" for schema in ("main", "history", "spans")),
+    "main.terms", "main.transfers", "ops.rejects", "ops.refused_values", "ops.drift",
+}  # fmt: skip
+
+
+def test_the_macros_answer_for_each_institution_as_its_own_file_does(fleet: Fleet) -> None:
+    calls = [f"{table}_as_of(DATE '{night(7)}')" for table in TABLES]
+    calls += [f"changes_between(DATE '{night(1)}', DATE '{night(11)}')"]
+    compared = 0
+    for institution in SYNCED:
+        for call in calls:
+            own = rows(fleet.own(institution), f"FROM {call}")
+            here = fleet.rows(f"SELECT * EXCLUDE (institution) FROM {call} WHERE institution = '{institution}'")
+            assert sorted(here, key=repr) == sorted(own, key=repr), f"{institution}: {call}"
+            compared += bool(own)
+    assert compared > 20
+
+
+def test_each_institution_is_listed_with_the_day_of_what_it_has(fleet: Fleet) -> None:
+    rows = fleet.rows("SELECT institution, school_id, newest_day, version IS NULL FROM institutions")
+    assert rows == [  # the name of one looks like a number
+        (LATER, 102, night(7), False),
+        (OTHER, 101, night(11), False),
+        (SHARING, 100, night(11), False),
+        (NEVER, None, None, True),
+    ]
+    assert fleet.built.institutions == len(SYNCED)
+
+
+def test_the_rollups_say_the_same_as_the_views_of_each_institution(fleet: Fleet) -> None:
+    daily = fleet.rows(f"SELECT {DAILY} FROM institutions_daily ORDER BY ALL")
+    assert daily == fleet.rows(f"SELECT {DAILY} FROM progress_daily ORDER BY ALL")
+    assert len({row[0] for row in daily}) == len(SYNCED)
+    weekly = "institution, week_begins, snapshot_date, landed_days, students, average_completion_rate, average_score"
+    assert fleet.rows(f"SELECT {weekly} FROM institutions_weekly ORDER BY ALL") == fleet.rows(
+        f"SELECT {weekly} FROM progress_weekly ORDER BY ALL"
+    )
+    counted = "SELECT institution, snapshot_date, COUNT(*), COUNT(*) FILTER (is_active) FROM class_daily GROUP BY ALL"
+    classes_daily = "SELECT institution, snapshot_date, classes, active_classes FROM institutions_daily"
+    assert fleet.rows(f"{counted} ORDER BY ALL") == fleet.rows(f"{classes_daily} ORDER BY ALL")
+
+
+def test_a_student_counts_once_per_institution_by_the_last_day(fleet: Fleet) -> None:
+    last = f"SELECT * FROM fleet_daily WHERE snapshot_date = DATE '{night(11)}'"
+    ((_, institutions, landed, oldest, listed, *_),) = fleet.rows(last)
+    by_institution = dict(fleet.rows("SELECT institution, COUNT(*) FROM students GROUP BY ALL"))
+    assert (institutions, landed, listed) == (len(SYNCED), 2, sum(by_institution.values()))
+    assert oldest == night(7)
+    first = fleet.rows(f"SELECT institutions FROM fleet_daily WHERE snapshot_date = DATE '{night(1)}'")
+    assert first == [(1,)], "who begins later does not count yet"
+
+
+def test_the_comparison_ranks_institutions_each_counted_once(fleet: Fleet) -> None:
+    rows = fleet.rows(
+        "SELECT institution, average_completion_rate, completion_rank, institutions FROM institutions_compared"
+    )
+    assert [row[0] for row in rows] == list(SYNCED)
+    by_rank = sorted(rows, key=lambda row: -row[1])
+    assert [row[2] for row in by_rank] == [1 + sum(other[1] > row[1] for other in by_rank) for row in by_rank]
+    mean = sum(row[1] for row in rows) / len(rows)
+    ((rate,),) = fleet.rows("SELECT DISTINCT institutions_completion_rate FROM institutions_compared")
+    assert rate == pytest.approx(mean, abs=0.005)
+
+
+def test_everything_in_it_has_a_comment(fleet: Fleet) -> None:
+    uncommented = """
+        SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND comment IS NULL
+        UNION ALL SELECT table_name, NULL FROM duckdb_tables() WHERE NOT internal AND comment IS NULL
+        UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE NOT internal AND comment IS NULL
+    """
+    assert fleet.rows(uncommented) == []
+    assert {row[0] for row in fleet.rows("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'")} >= {
+        *fleet_views.ROLLUPS, "institutions", "students", "changes", "thresholds",
+    }  # fmt: skip

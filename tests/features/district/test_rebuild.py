@@ -1,0 +1,137 @@
+"""All histories again, here or as tasks: compared, and published by each institution's own checks."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from rollbook import settings
+from rollbook.errors import BusyError, NothingLandedError, SettingError
+from rollbook.features.assembly import assemble
+from rollbook.features.district import build as building
+from rollbook.features.district.build import Difference
+from rollbook.features.district.tasks import OTHER_DAYS
+from rollbook.features.district.views import shared
+from rollbook.opened import Rollbook
+from rollbook.settings import DUCKDB, SAIL
+from rollbook.store.district import FleetFile
+from tests.features.district.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
+from tests.support.nights import night
+from tests.support.reading import rows
+from tests.support.warehouses.district import District
+from tests.views.test_scripted_school import NIGHTS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def district() -> Iterator[District]:
+    """Three institutions with odd nights; `yew` never synced."""
+    with played(NIGHTS, ODD) as district:
+        yield district
+
+
+def verify(
+    district: District, engine: str = DUCKDB, *only: str
+) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
+    return building.compare_histories(district.warehouse / "fleet", district.known, engine, only)
+
+
+def rebuild(district: District, engine: str = DUCKDB, *only: str) -> dict[str, str]:
+    """The result of a rebuild for each institution: nothing, or why it was not done."""
+    done = building.rebuild(district.warehouse / "fleet", district.known, engine, only)
+    return {name: rebuilt.error for name, rebuilt in done}
+
+
+def contents(district: District, name: str) -> dict[str, Counter[str]]:
+    """The rows of an institution's tables, except the record of the work."""
+    tables = [f"{r.schema}.{r.name}" for r in shared() if r.schema != "ops"]
+    return {t: Counter(map(repr, rows(district.warehouse / name / "rollbook.duckdb", f"FROM {t}"))) for t in tables}
+
+
+def opened(name: str) -> Rollbook:
+    """An institution's warehouse, as a command opens it."""
+    return assemble(settings.load(institution=name, fetches=False))
+
+
+def version(name: str) -> str:
+    return str(opened(name).warehouse.version())
+
+
+@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+def test_published_histories_match_the_lakes(district: District, engine: str) -> None:
+    compared, *others = verify(district, engine)
+    assert (set(compared), others) == (set(SYNCED), [[], {}])
+    assert district.left_by_builds() == [], "pupils' records are left"
+
+
+@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str) -> None:
+    before = {name: contents(district, name) for name in SYNCED}
+    versions = {name: version(name) for name in SYNCED}
+    done = rebuild(district, engine)
+    assert {name: done[name] for name in SYNCED} == dict.fromkeys(SYNCED, "")
+    for name in SYNCED:
+        assert version(name) != versions[name]
+        assert contents(district, name) == before[name]
+        assert opened(name).place.recovery.is_current()
+
+
+def test_a_lost_file_is_made_again_from_what_was_landed(district: District) -> None:
+    before = contents(district, OTHER)
+    for path in (district.warehouse / OTHER / "published").iterdir():
+        path.unlink()
+    assert rebuild(district, SAIL, OTHER) == {OTHER: ""}
+    assert contents(district, OTHER) == before
+
+
+def test_days_lost_from_the_lake_are_composed_again_from_landings(district: District) -> None:
+    rollbook = opened(SHARING)
+    lost = [day for day in rollbook.lake.days() if day > night(1)]
+    before = contents(district, SHARING)
+    for day in lost:
+        (rollbook.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
+    with pytest.raises(NothingLandedError, match=f"{SHARING}: {OTHER_DAYS}"):
+        verify(district, DUCKDB, SHARING)
+    assert rebuild(district, DUCKDB, SHARING) == {SHARING: ""}
+    assert contents(district, SHARING) == before
+    assert verify(district, DUCKDB, SHARING)[1] == []
+
+
+def test_lost_landings_stop_a_rebuild(district: District) -> None:
+    rollbook = opened(LATER)
+    for day in rollbook.raw.days()[1:]:
+        shutil.rmtree(rollbook.raw.root / f"snapshot_date={day}")
+    assert "raw/ lacks" in rebuild(district, DUCKDB, LATER)[LATER]
+
+
+@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
+    """One value of one version, one row too many, and one too few: in the tables of one institution."""
+    warehouse = opened(OTHER).warehouse
+    with warehouse.finishing(warehouse.published_file) as con:
+        con.execute(
+            "UPDATE history.students SET first_name = 'x' WHERE rowid = (SELECT MIN(rowid) FROM history.students)"
+        )
+        con.execute("INSERT INTO main.student_classes FROM main.student_classes LIMIT 1")
+        con.execute("DELETE FROM main.changes WHERE rowid = (SELECT MIN(rowid) FROM main.changes)")
+    warehouse.replace(warehouse.published_file)
+    compared, check, left_out = verify(district, engine, OTHER)
+    assert (compared, left_out) == ((OTHER,), {})
+    assert sorted(check, key=lambda d: d.table) == [
+        Difference(OTHER, "changes", lacking=1, surplus=0),
+        Difference(OTHER, "history.students", lacking=1, surplus=1),
+        Difference(OTHER, "student_classes", lacking=0, surplus=1),
+    ]
+    assert rebuild(district, engine, OTHER) == {OTHER: ""}
+    assert verify(district, engine, OTHER)[1] == []
+
+
+def test_one_at_a_time_and_only_known_names(district: District) -> None:
+    with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="wait until it is done"):
+        verify(district)
+    with pytest.raises(SettingError, match="no such institution; did you mean ash"):
+        rebuild(district, DUCKDB, "ashh")

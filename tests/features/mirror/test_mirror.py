@@ -1,0 +1,334 @@
+"""The copy in an object store: it follows every writer, belongs to one warehouse, and restores the same tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from rollbook.cli import app
+from rollbook.errors import ArgumentError, LostError, MirrorError, SettingError
+from rollbook.features.mirror.mirror import Bucket, Mirror, restore
+from rollbook.reading import access
+from rollbook.settings import load
+from rollbook.util import machine
+from tests.support.nights import House, new_house, night
+from tests.support.records import classes, student, students
+from tests.support.tiers import daily
+from tests.support.warehouses.begun import begin, begin_changing
+from tests.support.warehouses.erasures import erase
+from tests.support.wire.storage import restored
+
+pytestmark = pytest.mark.nights
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
+        yield house
+
+
+def copy_of(house: House) -> Path:
+    return Path(str(house.over["lake"]).removeprefix("file://"))
+
+
+def copied_days(house: House) -> list[date]:
+    """The days that the copy's catalog lists."""
+    catalog, *_ = house.rollbook().listener(Mirror).status()
+    assert catalog is not None
+    return catalog.days()
+
+
+def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_changing(house, 2)
+    put: list[str] = []
+    real = Bucket.put
+
+    def noted(self: Bucket, name: str, content: Path, digest: str) -> None:
+        put.append(name)
+        real(self, name, content, digest)
+
+    monkeypatch.setattr(Bucket, "put", noted)
+    house.at(3).sync()
+    days = {part for name in put for part in name.split("/") if part.startswith("snapshot_date=")}
+    assert days == {f"snapshot_date={night(3)}"}
+    put.clear()
+    with house.rollbook().writer().writing():
+        pass
+    assert put == []
+
+
+def test_a_failed_copy_costs_a_warning_and_the_next_writer_catches_up(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(house)
+    with monkeypatch.context() as broken:
+        broken.setattr(Bucket, "put", _refuse)
+        with caplog.at_level(logging.WARNING):
+            assert house.night(2, students(31)).manifest.counts_for_its_day
+    assert "could not take an object" in caplog.text
+    mirror = house.rollbook().listener(Mirror)
+    assert mirror.state().failed
+    assert copied_days(house) == [night(1)]
+    house.night(3)
+    assert copied_days(house) == [night(1), night(2), night(3)]
+    assert not mirror.state().failed
+
+
+@pytest.mark.parametrize("after", daily([0, 1, 5, 9, 14], 9))
+def test_an_interrupted_copy_leaves_the_last_whole_and_is_finished(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    played = begin_changing(house, 2)
+    before = house.tables()
+    left = [after]
+
+    def put(self: Bucket, name: str, content: Path, digest: str) -> None:
+        if not left[0]:
+            (copy_of(house) / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy_of(house) / name).write_bytes(b"cut")
+            raise KeyboardInterrupt
+        left[0] -= 1
+        real(self, name, content, digest)
+
+    real = Bucket.put
+    with monkeypatch.context() as cut:
+        cut.setattr(Bucket, "put", put)
+        cut.setattr("rollbook.features.mirror.mirror.AT_ONCE", 1)
+        with pytest.raises(KeyboardInterrupt):
+            played.play(1)
+    assert restored(house, tmp_path / "last").tables() == before
+    house.rollbook().listener(Mirror).update(house.now)
+    assert house.rollbook().listener(Mirror).verify() == []
+    assert restored(house, tmp_path / "new").tables() == house.tables()
+
+
+def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path) -> None:
+    begin(house)
+    mirror = house.rollbook().listener(Mirror)
+    (body,) = copy_of(house).rglob("bodies.zst.*")
+    body.write_bytes(body.read_bytes()[:-1] + b"!")
+    assert mirror.verify() == [body.relative_to(copy_of(house)).as_posix()]
+    with pytest.raises(MirrorError, match="bodies.zst is missing in .*, or not what was copied"):
+        restore(house.over["lake"], "", tmp_path / "new")
+    body.unlink()
+    mirror.update(house.now)
+    assert mirror.verify() == []
+    assert restored(house, tmp_path / "new").tables() == house.tables()  # it goes on from what it had fetched
+
+
+@pytest.mark.slow
+def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
+    begin_changing(house, 2)
+    other = House(tmp_path / "other", house.service, **house.over)
+    with pytest.raises(
+        LostError,
+        match=r"the copy of another warehouse, and this one lacks raw/snapshot_date=2026-11-20/landing=1, raw",
+    ):
+        other.at(2).sync()
+    with pytest.raises(LostError, match="the copy of another warehouse"):
+        other.rollbook().listener(Mirror).update(other.now, adopt=True)
+    assert house.rollbook().listener(Mirror).verify() == []
+    again = restored(house, tmp_path / "new")
+    mirror = Mirror(again.settings(lake=house.over["lake"]), lambda: None)
+    with pytest.raises(MirrorError, match="rollbook mirror sync --adopt"):
+        mirror.update(again.now)
+    mirror.update(again.now, adopt=True)
+    with pytest.raises(MirrorError, match="another warehouse of this institution"):
+        house.rollbook().listener(Mirror).update(house.now)  # the old machine comes back
+
+
+def test_the_copy_of_another_institution_is_refused(house: House, tmp_path: Path) -> None:
+    begin(house)
+    with pytest.raises(MirrorError, match="the copy of institution 41; this is institution 42"):
+        Mirror(house.settings(), lambda: 42).update(house.now)
+
+
+def test_of_two_at_once_one_wins(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(house)
+    mirror = house.rollbook().listener(Mirror)
+    real = Bucket.create
+
+    def late(self: Bucket, name: str, content: bytes) -> None:
+        monkeypatch.setattr(Bucket, "create", real)
+        another = json.loads(content) | {"rollbook": "another machine's"}
+        real(self, name, json.dumps(another).encode())
+        real(self, name, content)
+
+    monkeypatch.setattr(Bucket, "create", late)
+    with pytest.raises(MirrorError, match="at the same time"):
+        mirror.update(house.now, adopt=True)
+
+
+def test_a_restore_goes_into_an_empty_folder_only(house: House, tmp_path: Path) -> None:
+    begin(house)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letters.txt").touch()
+    with pytest.raises(ArgumentError, match="is not empty"):
+        restore(house.over["lake"], "", tmp_path / "full")
+    with pytest.raises(MirrorError, match="Nothing was ever copied"):
+        restore((tmp_path / "elsewhere").as_uri(), "", tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../evil",
+        "/etc/cron.d/evil",
+        "raw/../../evil.json",
+        ".env",
+        "rollbook.duckdb",
+        "private/access-2026-11.jsonl",
+        "private/erasures/run.sh",
+        "raw/snapshot_date=2026-11-20/landing=1/bodies.zst\n",
+        "raw/snapshot_date=2026-11-20/landing=1/deep/manifest.json",
+        "build/alerts.json",
+        "README.md",
+    ],
+)
+def test_a_catalog_with_a_name_that_is_not_ours_is_not_followed(house: House, tmp_path: Path, name: str) -> None:
+    begin(house)
+    (path,) = (copy_of(house) / "_mirror").iterdir()
+    catalog = json.loads(path.read_text())
+    catalog["files"][name] = {"size": 1, "sha256": "0" * 64}
+    path.write_text(json.dumps(catalog))
+    with pytest.raises(MirrorError, match="names a file that Rollbook does not copy"):
+        restore(house.over["lake"], "", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_of_somebody_elses_in_raw_is_neither_copied_nor_missed(house: House, tmp_path: Path) -> None:
+    begin(house)
+    notes = house.warehouse / "raw" / "notes of the office.txt"
+    notes.write_text("call the service")
+    house.night(2)
+    assert not list(copy_of(house).rglob("*notes*"))
+    notes.unlink()
+    house.night(3)
+    assert restored(house, tmp_path / "new").tables() == house.tables()
+    assert not (tmp_path / "new" / "raw" / notes.name).exists()
+
+
+@pytest.mark.parametrize(
+    ("lake", "says"),
+    [
+        ("bucket/prefix", "must be an object store's folder"),
+        ("http://bucket", "must be an object store's folder"),
+        ("s3://", "must be an object store's folder"),
+        ("s3://key:secret@bucket/x", "must hold no user, key"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused(house: House, lake: str, says: str) -> None:
+    with pytest.raises(SettingError, match=f"ROLLBOOK_LAKE {says}") as caught:
+        house.settings(lake=lake)
+    assert "secret" not in caught.value.message
+
+
+def test_records_go_unencrypted_to_this_machine_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://storage.example")
+    with pytest.raises(SettingError, match="AWS_ENDPOINT_URL, which must begin with https"):
+        house.settings(lake="s3://bucket/x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    assert house.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
+
+
+def _refuse(*_: Any) -> None:
+    raise MirrorError("The mirror could not take an object")
+
+
+@pytest.mark.slow
+def test_an_erased_student_leaves_the_copy_too(house: House, tmp_path: Path) -> None:
+    named = student(7, name="Xanthippe Quill", email="xq@school.example")
+    house.night(1, [*students(6), named, *students(6, first=10)])
+    house.night(2, [*students(6), named, *students(7, first=10)])
+    assert _mentions(house) > 0
+    erase(house, 7)
+    assert _mentions(house) == 0
+    house.night(3)
+    assert _mentions(house) == 0
+    again = restored(house, tmp_path / "new")
+    assert again.tables() == house.tables()
+    house.at(4)  # the service goes by its clock
+    again.at(4).sync()  # the restored warehouse knows, too, whom it leaves out
+    assert not again.query("SELECT * FROM history.students WHERE student_id = 7")
+
+
+def _mentions(house: House) -> int:
+    """How many objects hold the student's name, decompressed."""
+    text, count = b"Xanthippe", 0
+    for path in filter(Path.is_file, copy_of(house).rglob("*")):
+        if path.suffix == ".parquet":
+            count += text in str(pq.read_table(path).to_pylist()).encode()
+        elif "bodies.zst" in path.name:
+            bodies = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+            count += text in bodies.read()
+        else:
+            count += text in path.read_bytes()
+    return count
+
+
+def test_the_commands_say_how_the_copy_is_doing(house: House, tmp_path: Path) -> None:
+    begin(house)
+    output = command(house, "status")
+    assert output.exit_code == 0
+    assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in output.stdout
+    assert "Copied 0 files" in command(house, "sync").stdout
+    assert "is intact" in command(house, "verify").stdout
+    output = command(house, "restore", "--into", str(tmp_path / "new"))
+    assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in output.stdout
+    (body,) = copy_of(house).rglob("bodies.zst.*")
+    body.unlink()
+    message = f"Missing or damaged in the copy: {body.relative_to(copy_of(house)).as_posix()}. Delete"
+    assert message in str(command(house, "verify").exception)
+    assert "Copied 1 file" in command(house, "sync").stdout
+    lake = house.over.pop("lake")
+    erase(house, 7)
+    house.over["lake"] = lake
+    assert re.search(r"It is not as here in \d+ files, such as .* Run `rollbook mirror sync`", told_wrong(house))
+    command(house, "sync")
+    assert command(house, "status").exit_code == 0
+    shutil.rmtree(copy_of(house))
+    assert "Nothing was ever copied" in str(command(house, "status").exception)
+    assert isinstance(command(house, "status", lake="").exception, SettingError)
+
+
+def told_wrong(house: House) -> str:
+    """The answer of `mirror status` about a copy that is behind."""
+    done = command(house, "status")
+    assert done.exit_code == 1
+    return str(done.exception)
+
+
+def command(house: House, *arguments: str, **over: Any) -> Result:
+    """`rollbook mirror ...`, in this process."""
+    return CliRunner().invoke(app, ["mirror", *arguments], env=house.environment(**over))
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_restore_is_a_line_of_the_access_log(house: House, tmp_path: Path, is_new: bool) -> None:
+    begin(house)
+    into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else house.warehouse
+    house.rollbook().listener(Mirror).update(house.now)
+    done = command(house, "restore", "--into", str(into), warehouse=here)
+    assert done.exit_code == 0, done.output
+    entries, _ = access.entries(into if is_new else house.warehouse)
+    assert [(entry.kind, entry.user) for entry in entries] == [("mirror restore", machine.account())]
+
+
+@pytest.mark.parametrize(
+    "variable", ["AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"]
+)
+def test_an_object_store_is_not_reached_without_encryption(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "http://store.example")
+    with pytest.raises(SettingError, match=f"is reached by {variable}, which must begin with https://"):
+        load(base_url="https://x.example", api_key="k", lake="s3://bucket/rollbook")

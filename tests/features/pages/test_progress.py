@@ -1,0 +1,267 @@
+"""Progress reports: what is on each page, whose names, and who finds out that they were made."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from rollbook.cli import app
+from rollbook.errors import ArgumentError
+from rollbook.features.pages import progress
+from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
+from rollbook.landing.records import MAX_ID, MAX_NUMBER
+from rollbook.reading import access
+from rollbook.util.text import figure
+from tests.support.nights import House, new_house
+from tests.support.records import classes, entry, school_class, student, students, within
+from tests.support.warehouses.erasures import erase
+from tests.support.warehouses.school import DAYS, School
+
+pytestmark = pytest.mark.nights
+
+ALL = Chosen()
+BEHIND = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
+
+
+def made(school: School, into: Path, chosen: Chosen = ALL, since: date | None = None, *, pdf: bool = False) -> Made:
+    scratch = into.parent / f"{into.name}-scratch"
+    scratch.mkdir()
+    return progress.make(school.published, into, chosen, since=since, pdf=pdf, scratch=scratch)
+
+
+@pytest.fixture(scope="module")
+def folder(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("pages") / "all"
+    made(fortnight, into)
+    return into
+
+
+def test_every_student_class_and_teacher_has_a_page_and_the_index_leads_there(folder: Path, fortnight: School) -> None:
+    of = {
+        "students": "students",
+        "classes": "class_comparison",
+        "teachers": "teacher_overview WHERE active_class_count > 0",
+    }
+    for kind, view in of.items():
+        key = {"students": "student_id", "classes": "class_id", "teachers": "teacher_id"}[kind]
+        ids = {f"{i}.html" for (i,) in fortnight.rows(f"SELECT {key} FROM {view}")}
+        assert {path.name for path in (folder / kind).iterdir()} == ids != set()
+    index = (folder / progress.INDEX).read_text(encoding="utf-8")
+    linked = re.findall(r'href="(\w+/\d+\.html)"', index)
+    assert sorted(linked) == sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.html"))
+    for path in folder.rglob("*.html"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not re.findall(r'(?:src|href)="(?!data:|\w+/\d+\.html)[^"]*"', path.read_text(encoding="utf-8"))
+
+
+def test_a_student_s_page_has_the_figures_and_no_other_student_s_name(folder: Path, fortnight: School) -> None:
+    teachers = "SELECT teacher_name FROM classes WHERE teacher_name IS NOT NULL"
+    names = dict(fortnight.rows("SELECT student_id, name FROM students"))
+    pupils = set(names.values()) - {name for (name,) in fortnight.rows(teachers)}
+    rows = fortnight.rows("""
+        SELECT p.student_id, p.completed_assignments, p.total_assignments, p.assignment_missing_count, w.reason
+        FROM student_progress AS p INNER JOIN students_to_watch AS w USING (student_id) ORDER BY severity DESC LIMIT 20
+    """)
+    for student_id, completed, total, missing, reason in rows:
+        text = plain(folder / "students" / f"{student_id}.html")
+        assert names[student_id] in text
+        assert f"{completed} of {total} assignments" in text
+        assert f"missing assignments {figure(missing)}" in text
+        assert f"{reason}." in text
+        assert not [name for name in pupils - {names[student_id]} if f" {name} " in f" {text} "]
+
+
+def test_a_teacher_s_page_has_the_own_classes_alone(folder: Path, fortnight: School) -> None:
+    titles = fortnight.rows("SELECT teacher_id, class_title FROM class_comparison")
+    for path in (folder / "teachers").iterdir():
+        own = {title for teacher, title in titles if teacher == int(path.stem)}
+        text = plain(path)
+        assert own == {title for _, title in titles if f" {title} " in text}
+
+
+def test_a_choice_makes_its_own_pages_alone(fortnight: School, tmp_path: Path) -> None:
+    ((class_id, teacher_id),) = fortnight.rows(
+        "SELECT class_id, teacher_id FROM class_comparison WHERE NOT is_small LIMIT 1"
+    )
+    roster = {i for (i,) in fortnight.rows(f"SELECT student_id FROM roster WHERE class_id = {class_id}")}
+    assert made(fortnight, tmp_path / "class", Chosen(class_id=class_id)) == Made(frozenset(roster), 1, 0)
+    taught = fortnight.rows(f"SELECT class_id FROM class_comparison WHERE teacher_id = {teacher_id}")
+    of_teacher = made(fortnight, tmp_path / "teacher", Chosen(teacher=teacher_id))
+    assert (of_teacher.classes, of_teacher.teachers) == (len(taught), 1)
+    assert of_teacher.students >= roster
+    one = min(roster)
+    assert made(fortnight, tmp_path / "student", Chosen(student=one)) == Made(frozenset({one}), 0, 0)
+    assert [path.name for path in (tmp_path / "student").glob("*/*")] == [f"{one}.html"]
+
+
+def test_names_and_titles_are_in_the_order_that_people_expect() -> None:
+    named = ["\u00c9mile", "emma", "Emil", "Zoe", "\u00c5sa"]
+    listed = [student(i, name=name) for i, name in enumerate(named, 1)]
+    titles = ["Year 10", "Year 9", "year 9b"]
+    with new_house() as house:
+        taught = [
+            within("teacher", teacher_id=n, name=f"{name} Teacher")
+            for n, name in enumerate(("\u00c9va", "Zoe", "Eve"), 1)
+        ]
+        house.night(
+            1, listed, [school_class(501 + n, class_title=title, **taught[n]) for n, title in enumerate(titles)]
+        )
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, Chosen(), since=None, pdf=False, scratch=house.warehouse / "build")
+        index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
+    names = ["\u00c5sa", "Emil", "\u00c9mile", "emma", "Zoe"]
+    assert re.findall(r"(\w+) Teacher\b", index) == ["\u00c9va", "Eve", "Zoe"]
+    index, of_class = (re.sub(r"\w+ Teacher\b", "", page) for page in (index, of_class))
+    assert re.findall("|".join(named), index) == re.findall("|".join(named), of_class) == names
+    assert re.findall("year 9b|Year 9|Year 10", index) == ["Year 9", "year 9b", "Year 10"]
+
+
+def test_a_day_of_another_year_has_its_year() -> None:
+    last = dict.fromkeys(("first_login_date", "last_activity_date"), "2025-11-19")
+    away = student(1, **within("summary", last_activity_date=None), **within("activity_tracking", **last))
+    with new_house() as house:
+        house.night(1, [away, student(2)], classes(1))
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
+        assert "last active 19 Nov 2025" in plain(folder / "students" / "1.html")
+        assert "last active 19 Nov Classes" in plain(folder / "students" / "2.html")
+
+
+def test_those_of_the_same_name_are_told_apart() -> None:
+    low = within("summary", **BEHIND)
+    listed = [
+        student(1, name="Ada", **low),
+        student(2, name="Ada", reference_id=None, **low),
+        student(3, name="Ben", **low),
+    ]
+    taught = [school_class(501, class_title="Maths"), school_class(502, class_title="Maths", class_code=None)]
+    taught += [school_class(503, class_title="Art"), school_class(401, class_title="Art", class_status=0)]
+    with new_house(report_names=True) as house:
+        house.night(1, [student(9, classes=[entry(class_id=503, class_title="Art")], **low), *listed], taught)
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
+        index, of_class = plain(folder / progress.INDEX), plain(folder / "classes" / "501.html")
+        morning = plain(house.warehouse / "report.html")
+    for page in (index, of_class, morning):
+        assert set(re.findall(r"(?:Ada|Ben)(?: \(.*?\))?", page)) == {"Ada (R-1)", "Ada (2)", "Ben"}
+    assert set(re.findall(r"Maths(?: \(.*?\))?", index)) == {"Maths (C-501)", "Maths (502)"}
+    # Last year's class called Art is closed: services keep such classes for good.
+    assert "Classes Art Maths" in index
+    assert "Maths (C-501) Art 3 of 3 1 of 1" in morning
+
+
+def test_a_school_in_which_nobody_is_listed_has_no_pages() -> None:
+    with new_house() as house:
+        house.night(1, [], [])
+        with pytest.raises(ArgumentError, match="Nobody is listed on the newest day"):
+            progress.make(house.published, house.warehouse / "a", ALL, since=None, pdf=False, scratch=house.warehouse)
+        shown = plain(house.warehouse / "report.html")
+        assert "0 % of 0; 0 for several reasons" in shown
+
+
+def test_what_cannot_be_made_says_why(fortnight: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ArgumentError, match="Nobody is listed for class 1:"):
+        made(fortnight, tmp_path / "a", Chosen(class_id=1))
+    with pytest.raises(ArgumentError, match="Choose one"):
+        made(fortnight, tmp_path / "b", Chosen(student=1, teacher=2))
+    with pytest.raises(ArgumentError, match="--since must not be later"):
+        made(fortnight, tmp_path / "c", since=DAYS[-1] + timedelta(days=1))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ArgumentError, match="install it"):
+        made(fortnight, tmp_path / "d", pdf=True)
+
+
+def test_all_pages_are_printed_into_one_pdf(fortnight: School, tmp_path: Path, chromium: str) -> None:
+    assert chromium
+    ((class_id,),) = fortnight.rows("SELECT class_id FROM class_comparison WHERE student_count BETWEEN 2 AND 6 LIMIT 1")
+    made(fortnight, tmp_path / "pages", Chosen(class_id=class_id), pdf=True)
+    pdf = tmp_path / "pages" / progress.PRINTED
+    assert pdf.read_bytes().startswith(b"%PDF-")
+    assert stat.S_IMODE(pdf.stat().st_mode) == 0o600
+
+
+def test_a_small_class_shows_no_average_on_its_students_pages_and_names_are_escaped() -> None:
+    everybody = [student(1, name="<b>Ada</b>"), *students(7, first=2)]
+    with new_house() as house:
+        house.night(1, everybody, [school_class(501, class_title="Tiny", student_count=1), *classes(1, first=502)])
+        pages = house.warehouse / "made"
+        progress.make(house.published, pages, Chosen(), since=None, pdf=False, scratch=house.warehouse / "build")
+        page = (pages / "students" / "1.html").read_text(encoding="utf-8")
+        assert "&lt;b&gt;Ada&lt;/b&gt;" in page
+        assert "<b>Ada" not in page
+        assert '<td class="n">\u2013</td><td class="n">\u2013</td></tr>' in page
+
+
+def test_a_day_on_which_a_student_was_not_there_is_a_gap() -> None:
+    landed = [date(2026, 9, 1) + timedelta(days=n) for n in range(6)]
+    known = {day: n for n, day in enumerate(landed) if n not in (2, 5)}
+    chart = term_chart(
+        "Missing assignments", known, landed, [(landed[3], "joined"), (landed[4], "left")], from_zero=True
+    )
+    assert chart is not None
+    lines = [points for points, colour, width in chart.lines if (colour, width) == ("strong", 2)]
+    assert [len(points) for points in lines] == [2, 2]
+    assert [label.text for label in chart.labels][:5] == ["0", "1", "2", "3", "4"]
+    assert "the most were 4, on 5 Sep. 4 Sep: joined. 5 Sep: left." in chart.alt
+    assert [label.text for label in chart.labels if label.colour == "ink"] == ["4"]
+    shown_events = [label.text for label in chart.labels if label.y == 14]
+    assert shown_events == ["joined", "left"]
+    assert term_chart("Missing assignments", {landed[0]: 1}, landed) is None
+    assert term_chart("Missing assignments", {landed[0]: 0, landed[1]: MAX_NUMBER}, landed) is not None
+
+
+def test_an_event_is_a_day_on_which_a_student_joined_or_left_a_class() -> None:
+    first, moved, after = (date(2026, 9, day) for day in (1, 8, 15))
+    spans = [
+        SimpleNamespace(joined_on=first, is_from_before=True, left_on=moved),
+        SimpleNamespace(joined_on=moved, is_from_before=False, left_on=None),
+        SimpleNamespace(joined_on=after, is_from_before=True, left_on=None),
+    ]
+    assert events_of(spans, first) == [(moved, "joined and left")]
+    assert events_of(spans, moved) == []
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    with new_house() as house:
+        for name, value in house.environment().items():
+            monkeypatch.setenv(name, value)
+        yield house
+
+
+@pytest.mark.parametrize("option", ["--student", "--class", "--teacher"])
+def test_a_number_that_no_id_can_be_is_a_wrong_argument(house: House, option: str) -> None:
+    ran = CliRunner().invoke(app, ["pages", option, f"{MAX_ID + 1}"])
+    assert (ran.exit_code, ran.exception.__class__) == (2, SystemExit), ran.output
+
+
+def test_it_is_noted_replaces_the_pages_of_before_and_an_erasure_deletes_them(house: House) -> None:
+    house.night(1, [*students(6), student(7, **within("summary", **BEHIND))], classes(3))
+    ran = CliRunner().invoke(app, ["pages"])
+    assert ran.exit_code == 0, ran.output
+    assert "Wrote 1 teacher, 3 classes, 7 students." in ran.output
+    folder = house.warehouse / "exports" / "pages" / "all"
+    assert (folder / "students" / "7.html").is_file()
+    house.night(2, students(6))
+    assert CliRunner().invoke(app, ["pages"]).exit_code == 0
+    assert not (folder / "students" / "7.html").exists()
+    CliRunner().invoke(app, ["pages", "--class", "501"])
+    noted = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]]
+    assert noted == [("pages", 7, ""), ("pages", 6, ""), ("pages", 6, "class")]
+    erase(house, 1)
+    assert not list((house.warehouse / "exports").rglob("*.html"))
+
+
+def plain(path: Path) -> str:
+    """The words of a page, without its marks."""
+    body = path.read_text(encoding="utf-8").split("<body>")[1]
+    return " ".join(
+        re.sub(r"<[^>]+>", " ", body).replace("&rsquo;", "'").replace("&#39;", "'").replace("&amp;", "&").split()
+    )
