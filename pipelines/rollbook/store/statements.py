@@ -1,4 +1,5 @@
-"""SQL statements from `.sql` files: one whole statement per file, beside the code that runs it.
+"""SQL statements from `.sql` files, next to the code that runs them: a whole statement per file, or a few that follow
+one another.
 
 They are Jinja templates. Macros in `store/sql/_macros.sql` make names, and lists and comparisons of columns, from the
 declarations in `tables`; values are DuckDB parameters, `$name`, and never part of the text. A statement is about one

@@ -13,7 +13,6 @@ temporary tables of the connection:
     delta               the records that state something else on the merged day than the runs say
     pieces              the runs of these records around that day, for `spans`
     touched             the records whose history may have changed, over all merged days
-    recent              the runs from a day on, and the last run before
     folded              the versions from a day on, by the definition
     current_changes     how the current rows differ from the open versions
     last_stated, untracked_values   the sources of the untracked values
@@ -161,9 +160,6 @@ class History:
 
 sql = statements("rollbook.store.history")
 
-# A run reaches a day or a neighbour of the day.
-_NEAR = "first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))"
-
 
 @dataclass(frozen=True)
 class Place:
@@ -226,9 +222,9 @@ class TableHistory:
         """Remove days from all runs and recompute all history. `places` are the days' places before the removal."""
         id_ = f"SELECT DISTINCT {self.table.parent_key} AS id FROM"
         self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
+        self._keep("delta", "FROM touched")
         for place in places:
-            self._keep("delta", f"{id_} spans.{self.name} WHERE {_NEAR}", place.around)
-            self._replace_runs(place, observations=None)
+            self._run("replace_runs", place.around, observations=None)
         return self._refold(date.min)
 
     def rebuild(self) -> TableCounts:
@@ -258,77 +254,31 @@ class TableHistory:
         self._keep("delta", sql("delta", table=self.table, observations=observations), {"day": place.day})
         if count(self.con, "SELECT COUNT(*) FROM delta"):
             self.con.execute("INSERT INTO touched SELECT id FROM delta")
-            stated = self._observations_of_delta(self.records[place.day])
-            if place.is_next:
-                self._begin_runs(place, stated)
-            else:
-                self._replace_runs(place, stated)
-
-    def _begin_runs(self, place: Place, observations: str) -> None:
-        """Fast path of `_replace_runs` for the newest day: changed records start a new run, so nothing is joined."""
-        self.con.execute(
-            f"UPDATE spans.{self.name} SET last_day = $before"
-            f" WHERE last_day IS NULL AND {self.table.parent_key} IN (SELECT id FROM delta)",
-            {"before": place.before},
-        )
-        self.con.execute(
-            f"INSERT INTO spans.{self.name} SELECT {self.columns}, span_state, $day, NULL FROM ({observations})",
-            {"day": place.day},
-        )
+            self._run(
+                "begin_runs" if place.is_next else "replace_runs",
+                place.around,
+                observations=self._observations_of_delta(self.records[place.day]),
+            )
 
     def _observations_of_delta(self, day: DayRecord) -> str:
         """The statements of the records in `delta` on a day, as SQL; other records are filtered out first."""
         rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
         return observations(self.table, rows, observed, among="delta")
 
-    def _replace_runs(self, place: Place, observations: str | None) -> None:
-        """Replace the runs around a day: the runs before, the day, and the runs after, merged where alike."""
-        self._run("pieces", place.around, observations=observations)
-        self.con.execute(
-            f"DELETE FROM spans.{self.name} WHERE {self.table.parent_key} IN (SELECT id FROM delta) AND {_NEAR}",
-            place.around,
-        )
-        self.con.execute(f"INSERT INTO spans.{self.name} SELECT * FROM pieces")
-
     def _refold(self, since: date) -> TableCounts:
         """Recompute the touched records' history from a day on; earlier history stays."""
-        con, name, day = self.con, self.name, {"since": since}
-        if count(con, "SELECT COUNT(*) FROM touched"):
-            mine = f"{self.table.parent_key} IN (SELECT id FROM touched)"
-            self._keep("recent", sql("recent", table=self.table), day)
-            self._keep("folded", definition(self.table, "recent"))
-            con.execute(f"DELETE FROM history.{name} WHERE valid_from >= $since AND {mine}", day)
-            same = " AND ".join(f"h.{k} = f.{k}" for k in self.table.key)
-            con.execute(
-                f"UPDATE history.{name} AS h SET valid_to = f.valid_to FROM folded AS f WHERE {same}"
-                " AND f.valid_from < $since AND h.valid_from < $since AND (h.valid_to IS NULL OR h.valid_to >= $since)"
-                " AND h.valid_to IS DISTINCT FROM f.valid_to",
-                day,
-            )
-            con.execute(f"INSERT INTO history.{name} FROM folded WHERE valid_from >= $since", day)
-            con.execute(
-                f"DELETE FROM main.changes WHERE table_name = '{name}' AND snapshot_date >= $since AND {mine}", day
-            )
-            con.execute(f"INSERT INTO main.changes {changes(self.table, touched=True)}", day)
+        if count(self.con, "SELECT COUNT(*) FROM touched"):
+            self._run("refold", {"since": since}, change_keys=CHANGE_KEYS)
         return self._refresh_current()
 
     def _refresh_current(self) -> TableCounts:
-        """Update the touched records' current rows from their open versions, leaving equal rows alone.
-
-        Then all current rows get their untracked values.
-        """
-        con, name = self.con, self.name
-        before = count(con, f"SELECT COUNT(*) FROM main.{name}")
-        self._run("current_changes")
-        counted = dict(con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
-        same = " AND ".join(f"m.{k} = x.{k}" for k in self.table.key)
-        con.execute(f"DELETE FROM main.{name} AS m USING current_changes AS x WHERE {same} AND x.change <> 'added'")
-        con.execute(
-            f"INSERT INTO main.{name} BY NAME SELECT {self.columns} FROM current_changes WHERE change <> 'removed'"
-        )
+        """Update the touched records' current rows, then the untracked values of all current rows."""
+        before = count(self.con, f"SELECT COUNT(*) FROM main.{self.name}")
+        self._run("refresh_current")
+        counted = dict(self.con.execute("SELECT change, COUNT(*) FROM current_changes GROUP BY change").fetchall())
         self._refresh_untracked()
         counts = {change: counted.get(change, 0) for change in ("added", "changed", "removed")}
-        return TableCounts(table=name, before=before, **counts)
+        return TableCounts(table=self.name, before=before, **counts)
 
     def _refresh_untracked(self) -> None:
         """Update the current rows' untracked values from the last day that stated each record."""
@@ -345,8 +295,10 @@ class TableHistory:
         """Store the rows of a query in a temporary table."""
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}", dict(parameters or {}))
 
-    def _run(self, name: str, parameters: Mapping[str, object] | None = None, **parts: object) -> None:
-        self.con.execute(sql(name, table=self.table, **parts), dict(parameters or {}))
+    def _run(self, name: str, values: Mapping[str, object] | None = None, **parts: object) -> None:
+        """Run the statements of a file one after the other, each with those of the values that it names."""
+        for statement in self.con.extract_statements(sql(name, table=self.table, **parts)):
+            self.con.execute(statement, {key: (values or {})[key] for key in statement.named_parameters})
 
 
 def observations(table: Table, rows: str, observed: str, *, among: str = "") -> str:
@@ -357,12 +309,12 @@ def observations(table: Table, rows: str, observed: str, *, among: str = "") -> 
 
 
 def definition(table: Table, runs: str) -> str:
-    """The versions as SQL, from runs of days: of all records (`spans`), of the touched records (`recent`), or a query
-    of observations, each a run of one day.
+    """The versions as SQL, from runs of days: of all records (`spans`), or a query of observations, each a run of one
+    day.
     """
     return sql("definition", table=table, runs=runs)
 
 
-def changes(table: Table, *, touched: bool = False) -> str:
-    """The changes between a table's versions, as SQL: of all records, or of the touched records from `$since` on."""
-    return sql("changes", table=table, touched=touched, change_keys=CHANGE_KEYS)
+def changes(table: Table) -> str:
+    """The changes between a table's versions, as SQL."""
+    return sql("changes", table=table, touched=False, change_keys=CHANGE_KEYS)

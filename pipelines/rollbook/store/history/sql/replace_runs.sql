@@ -1,13 +1,15 @@
--- The delta records' runs of {{ table.name }} around one day: up to the day before, the day itself, from the day after
--- on; merged where they are alike.
+-- Replace the delta records' runs of {{ table.name }} around one day by `pieces`: up to the day before, the day itself,
+-- from the day after on; merged where they are alike.
 {% if observations is none %}
 -- The day is forgotten: the runs before and after it adjoin; if no day follows, the run before it becomes open.
 {% endif %}
+{% set reaches_a_neighbour %}
+first_day <= COALESCE($after, $day) AND (last_day IS NULL OR last_day >= COALESCE($before, $day))
+{%- endset %}
 CREATE OR REPLACE TEMP TABLE pieces AS
 WITH near AS (
     SELECT s.* FROM spans.{{ table.name }} AS s SEMI JOIN delta ON delta.id = s.{{ table.parent_key }}
-    WHERE s.first_day <= COALESCE($after, $day)
-      AND (s.last_day IS NULL OR s.last_day >= COALESCE($before, $day))
+    WHERE {{ reaches_a_neighbour }}
 ),
 pieces AS (
     SELECT
@@ -58,4 +60,9 @@ SELECT {{ m.names(table.versioned) }}, span_state, j.first_day, j.last_day
 FROM pieces AS p INNER JOIN joined AS j ON j.id = p.{{ table.parent_key }} AND j.place = p.place
 UNION ALL
 SELECT {{ m.names(table.versioned) }}, span_state, first_day, last_day
-FROM pieces AS p ANTI JOIN shared ON shared.id = p.{{ table.parent_key }}
+FROM pieces AS p ANTI JOIN shared ON shared.id = p.{{ table.parent_key }};
+
+DELETE FROM spans.{{ table.name }}
+WHERE {{ table.parent_key }} IN (SELECT id FROM delta) AND {{ reaches_a_neighbour }};
+
+INSERT INTO spans.{{ table.name }} FROM pieces
