@@ -161,7 +161,7 @@ def test_records_that_came_once_make_the_files_that_overlaying_makes(
         page(school_class(2), set_name="classes"),
     )
     chosen = parts(staged, proven=("students",), students_absent=(7, 8))
-    at_once = [dataclasses.replace(part, once=part.set in WALKED) for part in chosen]
+    at_once = [dataclasses.replace(part, ids_are_unique=part.set in WALKED) for part in chosen]
     overlaid = compose(con, DAY, chosen, tmp_path / "overlaid")
     came_once = compose(con, DAY, at_once, tmp_path / "once")
     assert digests(overlaid) == digests(came_once)

@@ -278,7 +278,7 @@ class Composer:
                     staged,
                     absent={m.landing: absent for m in manifests if (absent := m.absent(name))},
                     proven=any(m.proof(name) is not None for m in manifests),
-                    once=_came_once(name, manifests),
+                    ids_are_unique=_came_once(name, manifests),
                     has_refused=any(r.column for m in manifests for p in rows[m.landing].of(name) for r in p.rejects),
                 )
             )

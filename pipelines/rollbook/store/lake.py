@@ -85,7 +85,7 @@ class Staged:
 class Part:
     """The part of one set in a day: the staged rows of the day's landings, and by landing, whom it states absent.
 
-    `proven`: at least one of the landings proved the set complete. `once`: no record came twice, so that no row can
+    `proven`: at least one of the landings proved the set complete. `ids_are_unique`: no record came twice, so no row can
     contradict another. `has_refused`: values of records were refused.
     """
 
@@ -93,7 +93,7 @@ class Part:
     staged: tuple[Staged, ...]
     absent: Mapping[int, frozenset[int]] = field(default_factory=dict)
     proven: bool = False
-    once: bool = False
+    ids_are_unique: bool = False
     has_refused: bool = False
 
     def scan(self, name: str) -> str:
@@ -144,23 +144,17 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
         CREATE OR REPLACE TABLE absent (set_name VARCHAR, id BIGINT, landing BIGINT)
     """)
     for part in parts:
-        of_this = {"set_name": part.set}
-        for landing, ids in part.absent.items():
-            rows = "SELECT $set_name, UNNEST(CAST($ids AS BIGINT[])), $landing"
-            con.execute(f"INSERT INTO absent {rows}", of_this | {"ids": sorted(ids), "landing": landing})
-        if part.once:
-            columns = "set_name, id, state, table_name"
-            seen = f"SELECT {columns} FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name"
-            absent = "SELECT set_name, id, 'absent', NULL FROM absent WHERE set_name = $set_name"
-            con.execute(f"INSERT INTO observed {seen} UNION ALL {absent}", of_this)
+        _note_absent(con, part)
+        if part.ids_are_unique:
+            _observe_as_staged(con, part)
         else:
             _compose_overlaid(con, candidate, part)
         if part.proven:
-            con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", of_this)
+            _close_set(con, part.set)
     queries = {
         table.name: f"SELECT {names(table.columns)} FROM ({part.scan(table.name)}) ORDER BY {names(table.key)}"
         for part in parts
-        if part.once
+        if part.ids_are_unique
         for table in of_set(part.set)
     }
     queries[OBSERVED] = "SELECT * FROM observed ORDER BY ALL"
@@ -169,6 +163,25 @@ def compose(con: duckdb.DuckDBPyConnection, day: date, parts: Sequence[Part], fo
     candidate.observed = dict(con.execute(sums).fetchall())
     each(con, lambda con, name: _copy(con, queries[name], candidate, name), queries)
     return candidate
+
+
+def _note_absent(con: duckdb.DuckDBPyConnection, part: Part) -> None:
+    """Record whom each landing of a set states absent."""
+    for landing, ids in part.absent.items():
+        rows = "SELECT $set_name, UNNEST(CAST($ids AS BIGINT[])), $landing"
+        con.execute(f"INSERT INTO absent {rows}", {"set_name": part.set, "ids": sorted(ids), "landing": landing})
+
+
+def _observe_as_staged(con: duckdb.DuckDBPyConnection, part: Part) -> None:
+    """Observe a set whose ids are unique: every staged row counts."""
+    staged = f"SELECT set_name, id, state, table_name FROM ({part.scan(OBSERVED)}) WHERE set_name = $set_name"
+    absent = "SELECT set_name, id, 'absent', NULL FROM absent WHERE set_name = $set_name"
+    con.execute(f"INSERT INTO observed {staged} UNION ALL {absent}", {"set_name": part.set})
+
+
+def _close_set(con: duckdb.DuckDBPyConnection, set_name: str) -> None:
+    """Observe that a set was proven complete: a row about no record."""
+    con.execute("INSERT INTO observed VALUES ($set_name, NULL, 'proven', NULL)", {"set_name": set_name})
 
 
 def _compose_overlaid(con: duckdb.DuckDBPyConnection, candidate: Candidate, part: Part) -> None:
