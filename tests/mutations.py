@@ -34,8 +34,8 @@ class Mutation(NamedTuple):
 
 
 MUTATIONS = (
-    Mutation("G1", "page.total_count != before.total_count,", "False,", "source night"),
-    Mutation("G1", "count < limit and pages < self.end,", "False,", "source night"),
+    Mutation("G1", "    _total_is_steady,\n", "", "source night"),
+    Mutation("G1", "    _only_the_last_is_short,\n", "", "source night"),
     Mutation("G1", "if len(self.ids) != last.total_count:", "if False:", "source night"),
     Mutation("G1", "        if self.unreadable:", "        if False:", "source night"),
     Mutation("G2", 'answer="removed" if is_clean else "unclear"', 'answer="removed"', "source night"),

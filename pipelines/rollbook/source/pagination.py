@@ -1,8 +1,8 @@
 """The walk: reads a set page by page, in order, and proves that the walk is complete (G1).
 
-Every page goes to the sink at once; only the records' ids stay in memory. `WalkCheck` holds the rules, `walk` repeats a
-spoiled walk, `search` reads one search's result by the same rules, and `verify_absence` alone decides whether a record
-that a proven walk no longer shows was removed (G2).
+Every page goes to the sink at once; only the records' ids stay in memory. `RULES` has what every page keeps to,
+`WalkCheck` applies it to a walk, `walk` repeats a spoiled walk, `search` reads one search's result by the same rules,
+and `verify_absence` alone decides whether a record that a proven walk no longer shows was removed (G2).
 """
 
 from __future__ import annotations
@@ -77,6 +77,99 @@ class Walked:
     checks: tuple[WalkCheck, ...]
 
 
+@dataclass(frozen=True)
+class Step:
+    """One page of a walk, as the rules see it.
+
+    `before` is the page before (of the first page, itself), `stated` the last page by what was stated so far, `end` the
+    page that the walk reads up to: one more than `stated` where there may be more. `limit` is how many records a full
+    page has. `ids` has the page's ids, each with how often it came; `earlier` are those of earlier pages.
+    """
+
+    page: Page
+    before: Page
+    number: int
+    stated: int
+    end: int
+    limit: int
+    ids: Counter[int]
+    earlier: set[int]
+
+    @property
+    def at(self) -> str:
+        """The page in a message."""
+        return f"page {self.number}"
+
+
+def _everything_is_stated(step: Step) -> str:
+    return f": {' and '.join(step.page.not_stated)} not stated" if step.page.not_stated else ""
+
+
+def _number_is_as_asked(step: Step) -> str:
+    number = step.page.number
+    return f": the service calls it page {number}" if number not in (step.number, None) else ""
+
+
+def _has_next_until_the_end(step: Step) -> str:
+    has_next = step.number < step.stated
+    if step.page.has_next in (has_next, None):
+        return ""
+    return f": has_next is {str(not has_next).lower()}, though page {step.stated} is stated as the last"
+
+
+def _has_prev_after_the_first(step: Step) -> str:
+    has_prev = step.number > 1
+    return "" if step.page.has_prev in (has_prev, None) else f": has_prev is {str(not has_prev).lower()}"
+
+
+def _total_is_steady(step: Step) -> str:
+    was, now = step.before.total_count, step.page.total_count
+    return f": total_count moved from {was} to {now}" if now != was else ""
+
+
+def _limit_is_steady(step: Step) -> str:
+    was, now = step.before.limit, step.page.limit
+    return f": limit moved from {was} to {now}" if now != was else ""
+
+
+def _total_fits_the_pages(step: Step) -> str:
+    page = step.page
+    is_none_on_one_page = (page.needed, page.total_pages) == (0, 1)
+    if None in (page.needed, page.total_pages) or page.needed == page.total_pages or is_none_on_one_page:
+        return ""
+    return f": {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}"
+
+
+def _page_is_within_the_limit(step: Step) -> str:
+    count = len(step.page.ids)
+    return f": {count} records, more than the limit of {step.limit}" if count > step.limit else ""
+
+
+def _only_the_last_is_short(step: Step) -> str:
+    count = len(step.page.ids)
+    is_short = count < step.limit and step.number < step.end
+    return f" of {step.end}: {count} records, though the limit is {step.limit}" if is_short else ""
+
+
+def _ids_are_new(step: Step) -> str:
+    return f": {len(step.earlier)} ids had come on earlier pages" if step.earlier else ""
+
+
+# What every page of a proven walk keeps to. Each returns what is wrong with a page, or nothing.
+RULES: tuple[Callable[[Step], str], ...] = (
+    _everything_is_stated,
+    _number_is_as_asked,
+    _has_next_until_the_end,
+    _has_prev_after_the_first,
+    _total_is_steady,
+    _limit_is_steady,
+    _total_fits_the_pages,
+    _page_is_within_the_limit,
+    _only_the_last_is_short,
+    _ids_are_new,
+)
+
+
 class WalkCheck:
     """Checks a walk: what the pages stated so far, and whether the walk can still prove the set.
 
@@ -104,59 +197,36 @@ class WalkCheck:
         return sum(page.ids.count(None) for page in self.pages)
 
     def add(self, page: Page) -> None:
-        """Check the next page and add the ids."""
+        """Keep the next page and its ids. The first rule that a page breaks spoils the walk."""
+        step = self._step(page)
+        for broken in filter(None, (rule(step) for rule in RULES)):
+            self._spoil(f"{step.at}{broken}")
         self.pages.append(page)
-        first, before = self.pages[0], self.pages[-2:][0]
-        pages, count, needed = len(self.pages), len(page.ids), page.needed
-        ids = Counter(i for i in page.ids if i is not None)
-        earlier, at = ids.keys() & self.ids, f"page {pages}"
-        ends = [end for end in (page.total_pages, needed) if end is not None]
-        self.end = stated = max([*ends, self.end])
+        self.repeated_ids |= step.earlier | {i for i, times in step.ids.items() if times > 1}
+        self._barren = self._barren + 1 if step.ids.keys() == step.earlier and None not in page.ids else 0
+        self.ids.update(step.ids)  # `|=` with a view of keys would copy the whole set for each page
+        self.end = step.end
+        self.over = step.number >= step.end
+        if not self.over and (step.number >= self._most_pages() or self._barren >= BARREN_PAGES):
+            self.add_end(f"{step.at}: the stated end, page {self.end}, does not come nearer")
+
+    def _step(self, page: Page) -> Step:
+        """The next page, with what the pages so far say of it."""
+        first, before = (self.pages[0], self.pages[-1]) if self.pages else (page, page)
+        number, ids = len(self.pages) + 1, Counter(i for i in page.ids if i is not None)
+        ends = [end for end in (page.total_pages, page.needed) if end is not None]
+        stated = max([*ends, self.end])
         # Without a stated limit, only a page that is shorter than the first one is short.
         limit = page.limit or max(len(first.ids), 1)
-        is_more = page.has_next is True and count > 0
-        is_open = page.has_next is None and not ends and count >= limit and not ids.keys() <= self.ids
-        if pages >= stated and (is_more or is_open):
-            self.end = pages + 1  # a further request finds out
-        for is_wrong, why in (
-            (page.not_stated, f"{at}: {' and '.join(page.not_stated)} not stated"),
-            (page.number not in (pages, None), f"{at}: the service calls it page {page.number}"),
-            (
-                page.has_next is True and pages >= stated,
-                f"{at}: has_next is true, though page {stated} is stated as the last",
-            ),
-            (
-                page.has_next is False and pages < stated,
-                f"{at}: has_next is false, though page {stated} is stated as the last",
-            ),
-            (page.has_prev is (pages == 1), f"{at}: has_prev is {str(page.has_prev).lower()}"),
-            (
-                page.total_count != before.total_count,
-                f"{at}: total_count moved from {before.total_count} to {page.total_count}",
-            ),
-            (page.limit != before.limit, f"{at}: limit moved from {before.limit} to {page.limit}"),
-            (
-                len({*ends}) > 1 and (needed, page.total_pages) != (0, 1),
-                f"{at}: {page.total_pages} pages cannot hold {page.total_count} records by {page.limit}",
-            ),
-            (count > limit, f"{at}: {count} records, more than the limit of {limit}"),
-            # Only the last page may be short.
-            (
-                count < limit and pages < self.end,
-                f"{at} of {self.end}: {count} records, though the limit is {limit}",
-            ),
-            (earlier, f"{at}: {len(earlier)} ids had come on earlier pages"),
-        ):
-            if is_wrong:
-                self._spoil(why)
-        self.repeated_ids |= earlier | {i for i, times in ids.items() if times > 1}
-        self._barren = self._barren + 1 if ids.keys() == earlier and None not in page.ids else 0
-        self.ids.update(ids)  # `|=` with a view of keys would copy the whole set for each page
-        self.over = pages >= self.end
-        first_stated = max(first.total_pages or 0, first.needed or 0)
-        most = 2 * first_stated + GROWTH_PAGES if first_stated else OPEN_PAGES
-        if not self.over and (pages >= most or self._barren >= BARREN_PAGES):
-            self.add_end(f"{at}: the stated end, page {self.end}, does not come nearer")
+        is_more = page.has_next is True and bool(page.ids)
+        is_open = page.has_next is None and not ends and len(page.ids) >= limit and not ids.keys() <= self.ids
+        goes_on = number >= stated and (is_more or is_open)  # a further request finds out
+        return Step(page, before, number, stated, number + 1 if goes_on else stated, limit, ids, ids.keys() & self.ids)
+
+    def _most_pages(self) -> int:
+        """After so many pages, a walk ends in any case."""
+        first_stated = max(self.pages[0].total_pages or 0, self.pages[0].needed or 0)
+        return 2 * first_stated + GROWTH_PAGES if first_stated else OPEN_PAGES
 
     def add_end(self, why: str) -> None:
         """Record that the walk ends before the stated end."""
