@@ -16,7 +16,7 @@ because other engines read snapshots; a restore leaves snapshots out, since a re
 object is read back and verified. The copy is never the only record, and nothing waits for an update: a failure is
 logged as a warning, and the next writer retries.
 
-A proof restores the copy beside the warehouse, rebuilds the tables, and compares them row for row with what readers
+A proof restores the copy to a temporary folder, rebuilds the tables, and compares them row for row with what readers
 have. Expired days are in neither the copy nor the lake. With such days, the restored days are compared with the lake's,
 and every published file is read whole and compared with each day.
 """
@@ -95,6 +95,8 @@ class File(msgspec.Struct, frozen=True):
 
 # The files of a landing by name, or another file alone: the path of each, and the file.
 Source = dict[str, tuple[str, File]]
+# A file to be copied: the object's name, the path in the warehouse, and the file.
+Missing = tuple[str, str, File]
 
 
 class Catalog(formats.Stored, frozen=True, kw_only=True):
@@ -212,27 +214,15 @@ class Mirror(Listener):
         school_id = self.school_id()
         if last is not None:
             _check_owner(bucket, last, state.warehouse, school_id, lost, adopt=adopt)
-        own = {path: file for path, file in local.items() if _source(path) not in lost}
-        missing = _missing(bucket, last, own)
-        # Records of days come last: engines read a day's snapshot once the record is there.
-        missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            copied = threads.map(lambda item: bucket.put(item[0], self.root / item[1], item[2].sha256), missing)
-            for done, _ in enumerate(copied, 1):
-                progress("files", done, len(missing))
-        number, listed = (last.number, _kept(last, lost, local) | own) if last else (0, own)
-        number += last is None or last.files != listed or adopt
-        catalog = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
-        is_next = last is None or number > last.number
-        if is_next and not bucket.create(f"{CATALOGS}/catalog-{number:08}.json", msgspec.json.encode(catalog)):
-            raise MirrorError(
-                f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
-                " Sync each institution from one machine only"
-            )
-        names = {stored_as(path, file) for path, file in listed.items()}
-        names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= number}
-        outdated = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
-        bucket.delete(outdated)
+        missing, listed = _diff(bucket, last, local, lost)
+        self._upload(bucket, missing, progress)
+        if last is not None and last.files == listed and not adopt:
+            catalog = last
+        else:
+            number = last.number + 1 if last else 1
+            catalog = Catalog(number=number, warehouse=state.warehouse, school_id=school_id, made_at=now, files=listed)
+            _write(bucket, catalog)
+        outdated = _delete_outdated(bucket, catalog)
         self._note(msgspec.structs.replace(state, failed=""))
         if lost:
             raise _lost(bucket, lost)
@@ -240,6 +230,12 @@ class Mirror(Listener):
             f"Copied {count_of(len(missing), 'file')} ({in_bytes(sum(file.size for _, _, file in missing))}), removed"
             f" {len(outdated)}. The copy holds {count_of(len(catalog.days()), 'landed day')}."
         )
+
+    def _upload(self, bucket: Bucket, missing: Sequence[Missing], progress: Progress) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            copied = threads.map(lambda item: bucket.put(item[0], self.root / item[1], item[2].sha256), missing)
+            for done, _ in enumerate(copied, 1):
+                progress("files", done, len(missing))
 
     def check_sources(self) -> None:
         """Raise LostError if something that the copy holds is lost here. Writes nothing."""
@@ -390,6 +386,34 @@ def _files(entries: Mapping[str, tuple[int, int, int, str]]) -> dict[str, File]:
     return {path: File(size, digest) for path, (size, _, _, digest) in entries.items()}
 
 
+def _diff(
+    bucket: Bucket, last: Catalog | None, local: Mapping[str, File], lost: list[str]
+) -> tuple[list[Missing], dict[str, File]]:
+    """What to upload, in order, and the files of the next catalog: the local ones, and what stays for the lost ones."""
+    own = {path: file for path, file in local.items() if _source(path) not in lost}
+    missing = _missing(bucket, last, own)
+    # Records of days come last: engines read a day's snapshot once the record is there.
+    missing.sort(key=lambda item: (item[0].startswith(SNAPSHOTS), item[0].endswith(".json"), item[0]))
+    return missing, (_kept(last, lost, local) | own if last else own)
+
+
+def _write(bucket: Bucket, catalog: Catalog) -> None:
+    if not bucket.create(f"{CATALOGS}/catalog-{catalog.number:08}.json", msgspec.json.encode(catalog)):
+        raise MirrorError(
+            f"Another warehouse was copied to {bucket.url} at the same time, so this one's copy does not count."
+            " Sync each institution from one machine only"
+        )
+
+
+def _delete_outdated(bucket: Bucket, catalog: Catalog) -> list[str]:
+    """Delete the objects that the catalog does not list, and the catalogs before it; returns their names."""
+    names = {stored_as(path, file) for path, file in catalog.files.items()}
+    names |= {name for name in bucket.sizes(CATALOGS) if (n := _NUMBER.fullmatch(name)) and int(n[1]) >= catalog.number}
+    outdated = [name for name in bucket.sizes() if name.startswith(_OURS) and name not in names]
+    bucket.delete(outdated)
+    return outdated
+
+
 def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str, File]:
     """The lost files, which stay in the copy, and the snapshots of their days."""
     staying = {path: file for path, file in last.files.items() if _source(path) in lost}
@@ -398,8 +422,8 @@ def _kept(last: Catalog, lost: list[str], local: Mapping[str, File]) -> dict[str
     return staying | {path: file for path, file in derived.items() if _day_of(path) in days}
 
 
-def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[tuple[str, str, File]]:
-    """The files still to be copied: each object's name, the path in the warehouse, and the file."""
+def _missing(bucket: Bucket, last: Catalog | None, local: Mapping[str, File]) -> list[Missing]:
+    """The files still to be copied."""
     there = bucket.sizes()
     before = {stored_as(path, file): file for path, file in last.files.items()} if last else {}
 
