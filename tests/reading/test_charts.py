@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from rollbook.features.morning import morning
-from rollbook.features.morning.morning import Chart, Row, sparkline
+from rollbook.features.morning.morning import Chart, ComparedClass, Morning, Night, Row, WatchedClass, sparkline
 
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
-EMPTY = Row(
-
+EMPTY = Morning(
     school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, silence=None, terms_ended=None, is_counted_again=False, several_reasons=0,
     watch_changes=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
 )  # fmt: skip
@@ -21,16 +21,16 @@ EMPTY = Row(
 
 def drawn(**data: Any) -> Chart:
     """The one chart of a morning that has only these data."""
-    (chart,) = morning.draw(Row(**vars(EMPTY) | data))
+    (chart,) = morning.draw(replace(EMPTY, **data))
     return chart
 
 
-def watched(title: str, students: int, watched: int, new: int) -> Row:
-    return Row(class_id=1, class_title=title, students=students, watched=watched, new=new)
+def watched(title: str, students: int, watched: int, new: int) -> WatchedClass:
+    return WatchedClass(1, title, students, watched, new)
 
 
-def compared(title: str, points: float) -> Row:
-    return Row(class_title=title, points=points)
+def compared(title: str, points: float) -> ComparedClass:
+    return ComparedClass(title, 20, 50, None, points)
 
 
 def month(*scores: float | None) -> tuple[Row, ...]:
@@ -40,10 +40,8 @@ def month(*scores: float | None) -> tuple[Row, ...]:
     )
 
 
-def nights(*outcomes: str) -> tuple[Row, ...]:
-    return tuple(
-        Row(day=FIRST + timedelta(days=n), outcome=o, students=1600, classes=40) for n, o in enumerate(outcomes)
-    )
+def nights(*outcomes: str) -> tuple[Night, ...]:
+    return tuple(Night(FIRST + timedelta(days=n), 1600, 40, outcome) for n, outcome in enumerate(outcomes))
 
 
 def texts(chart: Chart) -> list[str]:
@@ -121,7 +119,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     ],
 )
 def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, words: str) -> None:
-    html = morning.render(Row(**vars(EMPTY) | {"nights": nights(outcome)}), [], at=datetime(2026, 10, 24, tzinfo=UTC))
+    html = morning.render(replace(EMPTY, nights=nights(outcome)), [], at=datetime(2026, 10, 24, tzinfo=UTC))
     sentence = f"The sync of Friday, 23 October 2026 {words} It brought 1,600 students and 40 classes."
     assert f"<strong>These are Friday&rsquo;s figures.</strong> {sentence}\n</div>" in html
     assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html

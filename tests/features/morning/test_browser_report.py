@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -48,13 +49,9 @@ def file(fortnight: School, tmp_path_factory: pytest.TempPathFactory, request: p
     if request.param == "trouble":
         trouble = "Held: " + "https://records.example.org/" + "a" * 80
         outcomes = list(morning.OUTCOMES)
-        nights = tuple(
-            morning.Row(day=d, outcome=o, students=9, classes=2) for d, o in zip(DAYS, outcomes, strict=False)
-        )
-        long = tuple(
-            morning.Row(**{**vars(w), "class_title": f"{w.class_title} {'Wissenschaft' * 6}"}) for w in data.watched
-        )
-        data = morning.Row(**vars(data) | {"nights": nights, "watched": long, "ahead": ()})
+        nights = tuple(morning.Night(day, 9, 2, outcome) for day, outcome in zip(DAYS, outcomes, strict=False))
+        long = tuple(replace(w, class_title=f"{w.class_title} {'Wissenschaft' * 6}") for w in data.watched)
+        data = replace(data, nights=nights, watched=long, ahead=())
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(morning.render(data, morning.draw(data), at=MADE, trouble=trouble), encoding="utf-8")
     return path

@@ -48,21 +48,103 @@ sql = statements("rollbook.features.morning")
 Row = SimpleNamespace
 
 
+@dataclass(frozen=True)
+class WatchedClass:
+    """A class with students to watch: how many it has, how many of them are `watched`, and how many of these `new`."""
+
+    class_id: int
+    class_title: str
+    students: int
+    watched: int
+    new: int
+
+
+@dataclass(frozen=True)
+class ComparedClass:
+    """A class against the average class of its course, in `points` of completion."""
+
+    class_title: str
+    students: int
+    completion: float
+    score: float | None
+    points: float
+
+
+@dataclass(frozen=True)
+class Night:
+    """A night: synced, unproven, held, failed, missing or discarded; and how many records it brought."""
+
+    day: date
+    students: int | None
+    classes: int | None
+    outcome: str
+
+
+@dataclass(frozen=True)
+class NamedStudent:
+    """A student to watch, by name. `until`: the student was spoken to, and rests until that day. `completion` is in
+    steps (`sparkline`).
+    """
+
+    name: str
+    is_new: bool
+    until: date | None
+    severity: float
+    reason: str
+    classes: str
+    completion: list[tuple[int, float]] | None
+
+
+@dataclass(frozen=True)
+class WatchChanges:
+    """How many students are newly and no longer to watch since a landed day, and the new students by reason."""
+
+    since: date
+    newly: int
+    no_longer: int
+    by_reason: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Nearly everybody is `inactive`, which looks like a break: nobody is listed for that. `has_terms`: terms are
+    given.
+    """
+
+    inactive: int
+    has_terms: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Morning:
+    """The page's data. Percentages and scores are from 0 to 100, None if unknown."""
+
+    school: str
+    day: date
+    students: int
+    active_classes: int
+    changes: tuple[str, ...]  # of the newest day, in sentences
+    silence: Silence | None
+    terms_ended: date | None  # the last day of the last term, if that is over
+    to_watch: int
+    several_reasons: int
+    watch_changes: WatchChanges | None  # None on the first night
+    by_reason: tuple[tuple[str, int], ...]
+    by_severity: tuple[tuple[str, int, int], ...]  # each word of SEVERITIES, the students to watch, the new ones
+    watched: tuple[WatchedClass, ...]  # no more than fit on the page, of the `watched_classes`
+    watched_classes: int
+    ahead: tuple[ComparedClass, ...]
+    behind: tuple[ComparedClass, ...]
+    trend: tuple[Row, ...]  # the institution on each landed day of the month
+    is_counted_again: bool  # within the week, the assignments of most students began to be counted again
+    nights: tuple[Night, ...]
+    named: tuple[NamedStudent, ...]  # the new ones first, those who rest last; empty unless names were requested
+
+
 def load_morning(
     con: duckdb.DuckDBPyConnection, *, names: bool = False, resting: Mapping[int, date] = MappingProxyType({})
-) -> Row:
-    """Query the page's data; students' names only if `names`. Rows have the columns of their queries.
-
-    `watch_changes` is how many students are newly and no longer to watch `since` a landed day, and the new students by
-    reason; None on the first night. `by_severity` has, for each word in SEVERITIES with students: the word, the
-    students to watch, the new students. `watched` are classes with students to watch, `ahead` and `behind` classes
-    against the average class of their course, in points of completion. `trend` is the institution on each landed day;
-    percentages and scores are from 0 to 100, None if unknown. `nights` are synced, unproven, held, failed, missing or
-    discarded. `named` has the students to watch, the new ones first, and those `resting` until a day last; empty unless
-    names were requested. In a common `silence`, which looks like a break, nobody is listed for being inactive:
-    `silence` has the number, and whether terms are given; else None. `terms_ended` is the last day of the last term,
-    if that is over. `is_counted_again`: within the week, the assignments of most students began to be counted again.
-    """
+) -> Morning:
+    """Query the page's data; students' names only if `names`. Those `resting` until a day are listed last."""
     # A temporary table, because several queries use the rows. Reasons cost most, so only with names.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
@@ -72,64 +154,12 @@ def load_morning(
         FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
     """)
     students = _one(con, "SELECT COUNT(*) FROM main.students")
-    trend = all_rows(
-        con,
-        f"""
-        SELECT
-            snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score,
-            active_percent AS active, active_students
-        FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
-        """,
-    )
+    trend = _trend(con, day)
     silence = _common_silence(con, students, trend[-1].active_students)
     then = week_before(trend, day)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
-    counted = con.execute("""
-        SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
-        FROM to_watch WHERE severity IS NOT NULL GROUP BY severity
-    """).fetchall()
-    groups = [(words, [row[1:] for row in counted if severity_word(row[0]) == words]) for _, words in SEVERITIES]
-    by_severity = tuple((words, *map(sum, zip(*of, strict=True))) for words, of in groups if of)
-    # Services keep last year's classes, closed, under the same titles: only the active ones are told apart.
-    titled = (
-        f"(SELECT class_id, {apart('class_title', 'class_code', 'class_id')} AS class_title"
-        " FROM main.classes WHERE class_status = 1)"
-    )
-    watched = all_rows(
-        con,
-        f"""
-        SELECT
-            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)) AS class_title, COUNT(*) AS students,
-            COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
-        FROM main.student_classes AS e
-        LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
-        LEFT JOIN {titled} AS c USING (class_id)
-        GROUP BY e.class_id
-        HAVING COUNT(w.student_id) > 0
-        ORDER BY watched DESC, new DESC, e.class_id
-        """,
-    )
-    compared = all_rows(
-        con,
-        f"""
-        SELECT
-            c.class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
-            average_score AS score, completion_vs_course AS points
-        FROM main.class_comparison INNER JOIN {titled} AS c USING (class_id)
-        WHERE completion_vs_course IS NOT NULL AND NOT is_small
-        ORDER BY completion_vs_course DESC, class_id
-        """,
-    )
-    nights = all_rows(
-        con,
-        f"""
-        SELECT
-            snapshot_date AS day, students, classes,
-            CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END AS outcome
-        FROM main.sync_log ORDER BY snapshot_date DESC LIMIT {DAYS}
-        """,
-    )
-    return Row(
+    watched, compared = _watched_classes(con), _compared_classes(con)
+    return Morning(
         school=_one(con, "SELECT ANY_VALUE(school_name) FROM main.institution") or "",
         day=day,
         students=students,
@@ -141,35 +171,101 @@ def load_morning(
         several_reasons=several,
         watch_changes=_watch_changes(con, day),
         by_reason=_reasons(by_reason),
-        by_severity=by_severity,
+        by_severity=_by_severity(con),
         watched=tuple(watched[:CLASSES_LISTED]),
         watched_classes=len(watched),
         ahead=tuple(c for c in compared[:CLASSES_COMPARED] if c.points > 0),
         behind=tuple(c for c in reversed(compared[-CLASSES_COMPARED:]) if c.points < 0),
-        trend=tuple(trend),
+        trend=trend,
         is_counted_again=then is not None and 2 * _counted_again(con, then.day) > students,
-        nights=tuple(reversed(nights)),
+        nights=_nights(con),
         named=_named(con, day, resting) if names else (),
     )
 
 
-def _named(con: duckdb.DuckDBPyConnection, day: date, resting: Mapping[int, date]) -> tuple[Row, ...]:
+def _trend(con: duckdb.DuckDBPyConnection, day: date) -> tuple[Row, ...]:
+    query = f"""
+        SELECT
+            snapshot_date AS day, students, average_completion_rate AS completion, average_score AS score,
+            active_percent AS active, active_students
+        FROM main.progress_daily WHERE snapshot_date > DATE '{day - timedelta(days=DAYS)}' ORDER BY snapshot_date
+    """
+    return tuple(all_rows(con, query))
+
+
+def _by_severity(con: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int, int], ...]:
+    counted = con.execute("""
+        SELECT severity, COUNT(*), COUNT(*) FILTER (change = 'newly to watch')
+        FROM to_watch WHERE severity IS NOT NULL GROUP BY severity
+    """).fetchall()
+    groups = [(words, [row[1:] for row in counted if severity_word(row[0]) == words]) for _, words in SEVERITIES]
+    return tuple((words, sum(n for n, _ in of), sum(new for _, new in of)) for words, of in groups if of)
+
+
+# Services keep last year's classes, closed, under the same titles: only the active ones are told apart.
+_TITLED = (
+    f"(SELECT class_id, {apart('class_title', 'class_code', 'class_id')} AS class_title"
+    " FROM main.classes WHERE class_status = 1)"
+)
+
+
+def _watched_classes(con: duckdb.DuckDBPyConnection) -> list[WatchedClass]:
+    query = f"""
+        SELECT
+            e.class_id, ANY_VALUE(COALESCE(c.class_title, e.class_title)) AS class_title, COUNT(*) AS students,
+            COUNT(w.student_id) AS watched, COUNT(*) FILTER (w.change = 'newly to watch') AS new
+        FROM main.student_classes AS e
+        LEFT JOIN to_watch AS w ON w.student_id = e.student_id AND w.severity IS NOT NULL
+        LEFT JOIN {_TITLED} AS c USING (class_id)
+        GROUP BY e.class_id
+        HAVING COUNT(w.student_id) > 0
+        ORDER BY watched DESC, new DESC, e.class_id
+    """
+    return [WatchedClass(**vars(row)) for row in all_rows(con, query)]
+
+
+def _compared_classes(con: duckdb.DuckDBPyConnection) -> list[ComparedClass]:
+    """The classes from the furthest ahead to the furthest behind."""
+    query = f"""
+        SELECT
+            c.class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
+            average_score AS score, completion_vs_course AS points
+        FROM main.class_comparison INNER JOIN {_TITLED} AS c USING (class_id)
+        WHERE completion_vs_course IS NOT NULL AND NOT is_small
+        ORDER BY completion_vs_course DESC, class_id
+    """
+    return [ComparedClass(**vars(row)) for row in all_rows(con, query)]
+
+
+def _nights(con: duckdb.DuckDBPyConnection) -> tuple[Night, ...]:
+    """The last nights, the newest last."""
+    query = f"""
+        SELECT
+            snapshot_date AS day, students, classes,
+            CASE WHEN outcome = 'synced' AND NOT proven THEN 'unproven' ELSE outcome END AS outcome
+        FROM main.sync_log ORDER BY snapshot_date DESC LIMIT {DAYS}
+    """
+    return tuple(Night(**vars(row)) for row in reversed(all_rows(con, query)))
+
+
+def _named(con: duckdb.DuckDBPyConnection, day: date, resting: Mapping[int, date]) -> tuple[NamedStudent, ...]:
     """The students to watch by name. Those who were spoken to, and rest, come last."""
     con.execute("CREATE OR REPLACE TEMP TABLE resting (student_id BIGINT, until DATE)")
     if resting:
         con.executemany("INSERT INTO resting VALUES (?, ?)", [*resting.items()])
     lately = sql("lately", students="SELECT student_id FROM first")
-    return tuple(all_rows(con, sql("named", most=str(NAMED), lately=lately), day=day))
+    rows = all_rows(con, sql("named", most=str(NAMED), lately=lately), day=day)
+    return tuple(NamedStudent(**vars(row)) for row in rows)
 
 
-def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) -> Row | None:
-    """Take the inactive students out of `to_watch` if nearly everybody is inactive; return how many (see above)."""
+def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) -> Silence | None:
+    """Take the inactive students out of `to_watch` if nearly everybody is inactive; return how many."""
     inactive = _one(con, "SELECT COUNT(*) FROM to_watch WHERE is_inactive")
     if students < SILENT_STUDENTS or inactive <= SILENT_SHARE * students or active >= ACTIVE_SHARE * students:
         return None
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
     con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
-    return Row(inactive=inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
+    return Silence(inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
 
 
 def _counted_again(con: duckdb.DuckDBPyConnection, since: date) -> int:
@@ -197,13 +293,13 @@ def _reasons(counts: Iterable[int]) -> tuple[tuple[str, int], ...]:
     return tuple((reason, n) for (_, reason), n in zip(REASONS, counts, strict=True))
 
 
-def _watch_changes(con: duckdb.DuckDBPyConnection, day: date) -> Row | None:
+def _watch_changes(con: duckdb.DuckDBPyConnection, day: date) -> WatchChanges | None:
     since = _one(con, f"SELECT MAX(snapshot_date) FROM spans.days WHERE snapshot_date < DATE '{day}'")
     if since is None:
         return None
     newly, _, *by_reason = _counted(con, "change = 'newly to watch'")
     no_longer = _one(con, "SELECT COUNT(*) FROM to_watch WHERE change = 'no longer to watch'")
-    return Row(since=since, newly=newly, no_longer=no_longer, by_reason=_reasons(by_reason))
+    return WatchChanges(since=since, newly=newly, no_longer=no_longer, by_reason=_reasons(by_reason))
 
 
 def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
@@ -298,7 +394,7 @@ class Chart:
     labels: list[Label] = field(default_factory=list)
 
 
-def draw(morning: Row) -> tuple[Chart, ...]:
+def draw(morning: Morning) -> tuple[Chart, ...]:
     """Lay out all charts that have data."""
     compared = (*morning.ahead, *reversed(morning.behind))
     charts = (
@@ -310,7 +406,7 @@ def draw(morning: Row) -> tuple[Chart, ...]:
     return tuple(chart for chart in charts if chart)
 
 
-def _watch(shown: tuple[Row, ...]) -> Chart:
+def _watch(shown: tuple[WatchedClass, ...]) -> Chart:
     described = (f"{w.class_title}: {w.watched} of {w.students}, {w.new} new" for w in shown)
     legend = ((SQUARE, "strong", "newly to watch"),) if any(w.new for w in shown) else ()
     chart = Chart(
@@ -330,10 +426,10 @@ def _watch(shown: tuple[Row, ...]) -> Chart:
     return chart
 
 
-def _compare(shown: tuple[Row, ...]) -> Chart:
+def _compare(shown: tuple[ComparedClass, ...]) -> Chart:
     """Each class has the bar on one side of the middle and the title on the other, so that the two never overlap."""
 
-    def described(some: Iterable[Row]) -> str:
+    def described(some: Iterable[ComparedClass]) -> str:
         return "; ".join(f"{c.class_title}: {_signed(c)}" for c in some) or "none"
 
     chart = Chart(
@@ -420,7 +516,7 @@ def sparkline(steps: Sequence[tuple[int, float]] | None) -> list[tuple[float, fl
     return [(across(ago), up(value)) for (first, value), end in zip(steps, ends, strict=True) for ago in (first, end)]
 
 
-def _syncs(nights: tuple[Row, ...]) -> Chart:
+def _syncs(nights: tuple[Night, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
     described = "; ".join(f"{short_date(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
     legend = tuple((mark or SQUARE, colour, o) for o, (mark, colour) in OUTCOMES.items() if o in outcomes)
@@ -448,7 +544,7 @@ def scale(low: float, high: float, start: float, end: float) -> Callable[[float]
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
 
 
-def _signed(compared: Row) -> str:
+def _signed(compared: ComparedClass) -> str:
     return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -475,7 +571,7 @@ def _environment() -> Environment:
 
 
 def render(
-    morning: Row,
+    morning: Morning,
     charts: Sequence[Chart],
     *,
     at: datetime,
@@ -518,7 +614,7 @@ def severity_word(severity: float | None) -> str:
     return "" if severity is None else next(words for least, words in SEVERITIES if severity >= least)
 
 
-def verdict(morning: Row) -> str:
+def verdict(morning: Morning) -> str:
     """The page's headline: how many students are newly to watch."""
     watch_changes = morning.watch_changes
     if watch_changes is None:
@@ -528,7 +624,7 @@ def verdict(morning: Row) -> str:
     return f"{_students(watch_changes.newly)} newly to watch, of {morning.to_watch:,} in all."
 
 
-def last_night(morning: Row, *, is_old: bool) -> str:
+def last_night(morning: Morning, *, is_old: bool) -> str:
     """How the newest night went, in a sentence; if the page shows older records (`is_old`), only their day."""
     counted = f"{count_of(morning.students, 'student')} and {count_of(morning.active_classes, 'active class')}"
     last = morning.nights[-1] if morning.nights else None
@@ -548,23 +644,24 @@ _NOTHING_NEW = {
 }
 
 
-def trouble_of(morning: Row) -> str:
+def trouble_of(morning: Morning) -> str:
     """The reason for not showing the newest night, as a sentence; empty if the page shows that night."""
     last = morning.nights[-1] if morning.nights else None
     if last is None or last.outcome not in _NOTHING_NEW:
         return ""
-    came = f" It brought {count_of(last.students, 'student')} and {count_of(last.classes, 'class')}."
-    return f"The sync of {long_date(last.day)} {_NOTHING_NEW[last.outcome]}{came if last.students else ''}"
+    counted = f"{count_of(last.students or 0, 'student')} and {count_of(last.classes or 0, 'class')}"
+    came = f" It brought {counted}." if last.students else ""
+    return f"The sync of {long_date(last.day)} {_NOTHING_NEW[last.outcome]}{came}"
 
 
-def _outcomes(nights: Sequence[Row]) -> str:
+def _outcomes(nights: Sequence[Night]) -> str:
     """How the last nights' syncs went, in a line."""
     synced = sum(night.outcome == "synced" for night in nights)
     others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
     return "; ".join([f"{synced} of {count_of(len(nights), 'night')} synced", *others]) + "."
 
 
-def figures(morning: Row) -> list[tuple[str, str, str]]:
+def figures(morning: Morning) -> list[tuple[str, str, str]]:
     """The key figures: name, value, and comparison with a day about a week ago, the same for all."""
     now = morning.trend[-1] if morning.trend else Row(completion=None, score=None, active=None)
     then, again = week_before(morning.trend, morning.day), morning.is_counted_again
