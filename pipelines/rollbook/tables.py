@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
@@ -56,6 +57,17 @@ class Column:
         return self.type in ("VARCHAR", "JSON")
 
 
+class Pseudonymous(Enum):
+    """What the pseudonymous file has of a relation; in all of them, codes for ids, and NULL for personal values."""
+
+    COPY = "all rows"
+    MERGE_VERSIONS = "versions, joined where only personal values differ: two that look alike would tell of a new name"
+    RUNS_WITHOUT_ROWS = "no `stated` runs, since a new name begins one"
+    TOLD_CHANGES = "the changes of other than personal values"
+    TOLD_SYNCS = "syncs, without texts and counts that would tell of personal values"
+    EMPTY = "no rows"
+
+
 @dataclass(frozen=True)
 class Relation:
     """A table or view by the full name: what a row is, and the columns in order.
@@ -69,6 +81,7 @@ class Relation:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
+    pseudonymous: Pseudonymous = Pseudonymous.COPY
 
 
 @dataclass(frozen=True)
@@ -155,6 +168,16 @@ class Table:
     def versioned(self) -> tuple[Column, ...]:
         """The columns of `history.<table>` before `valid_from`: the key, then the tracked columns."""
         return tuple(c for c in self.columns if c.tracked)
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether any column is personal."""
+        return any(c.personal for c in self.columns)
+
+    @property
+    def tracks_only_personal(self) -> bool:
+        """Whether every version tells of a personal value."""
+        return self.is_personal and all(c.personal for c in self.tracked)
 
 
 SETS: dict[str, Set] = {

@@ -17,7 +17,7 @@ import duckdb
 
 from rollbook.landing import formats
 from rollbook.store.database import literal
-from rollbook.tables import SETS, TABLES, Column, Relation
+from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation, Table
 
 VALID = (
     Column("valid_from", "DATE", "First snapshot that showed this state."),
@@ -59,6 +59,7 @@ CHANGES = Relation(
     ),
     key=("snapshot_date", "table_name", *CHANGE_KEYS, "change", "column_name"),
     nullable=(*CHANGE_KEYS, "column_name"),
+    pseudonymous=Pseudonymous.TOLD_CHANGES,
 )
 
 THRESHOLDS = Relation(
@@ -119,6 +120,7 @@ SYNCS = Relation(
         Column("rollbook", "VARCHAR", "The version of Rollbook that fetched it.", personal=False),
     ),
     key=("snapshot_date", "landing"),
+    pseudonymous=Pseudonymous.TOLD_SYNCS,
 )
 
 SYNC_SETS = Relation(
@@ -161,6 +163,7 @@ PAGES = Relation(
         Column("size", "BIGINT", "Bytes of the body."),
         Column("sha256", "VARCHAR", "SHA-256 of the body, hex.", personal=True),
     ),
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 REJECTS = Relation(
@@ -182,6 +185,7 @@ REJECTS = Relation(
             personal=True,
         ),
     ),
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 REFUSED_VALUES = Relation(
@@ -199,6 +203,7 @@ REFUSED_VALUES = Relation(
         Column("column_name", "VARCHAR", "The column, or the field that could not be read.", personal=False),
         Column("reason", "VARCHAR", "What kind of value it was, in words.", personal=False),
     ),
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 DRIFT = Relation(
@@ -214,6 +219,7 @@ DRIFT = Relation(
         Column("count", "BIGINT", "How many records had it."),
     ),
     key=("snapshot_date", "landing", "set_name", "field", "type"),
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 MERGED_DAYS = Relation(
@@ -262,6 +268,7 @@ PUBLISHES = Relation(
         Column("epoch", "BIGINT", "The number of the first publish that this one follows from."),
     ),
     key=("number",),
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 FEED = Relation(
@@ -281,6 +288,7 @@ FEED = Relation(
     ),
     key=("number", "table_name", *CHANGE_KEYS),
     nullable=CHANGE_KEYS,
+    pseudonymous=Pseudonymous.EMPTY,
 )
 
 # Files of the lake beside those of the declared tables; read by the view of this name.
@@ -340,17 +348,29 @@ SCHEMAS = {
 def declared() -> Iterator[Relation]:
     """Every declared table of a database file."""
     for table in TABLES.values():
-        yield Relation("main", table.name, table.comment, table.columns, table.key)
+        rows, versions, runs = _pseudonymous(table)
+        yield Relation("main", table.name, table.comment, table.columns, table.key, pseudonymous=rows)
         yield Relation(
             "history",
             table.name,
             f"Versions: {table.comment}",
             (*table.versioned, *VALID),
             (*table.key, VALID[0].name),
+            pseudonymous=versions,
         )
-        runs = f"Internal: runs of days that state the same: {table.comment}"
-        yield Relation("spans", table.name, runs, (*table.versioned, *SPAN))
+        about = f"Internal: runs of days that state the same: {table.comment}"
+        yield Relation("spans", table.name, about, (*table.versioned, *SPAN), pseudonymous=runs)
     yield from KEPT
+
+
+def _pseudonymous(table: Table) -> tuple[Pseudonymous, Pseudonymous, Pseudonymous]:
+    """What the pseudonymous file has of a table's current rows, versions and runs."""
+    if table.tracks_only_personal:
+        return Pseudonymous.EMPTY, Pseudonymous.EMPTY, Pseudonymous.EMPTY
+    if table.is_personal:
+        return Pseudonymous.COPY, Pseudonymous.MERGE_VERSIONS, Pseudonymous.RUNS_WITHOUT_ROWS
+    # Views read the runs of lists alone.
+    return Pseudonymous.COPY, Pseudonymous.COPY, Pseudonymous.COPY if table.is_list else Pseudonymous.RUNS_WITHOUT_ROWS
 
 
 def snapshots() -> Iterator[Relation]:

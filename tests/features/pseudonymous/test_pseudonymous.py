@@ -10,6 +10,7 @@ from rollbook.features.pseudonymous.contents import CODE, LEFT_OUT, STUDENT, is_
 from rollbook.store import schema
 from rollbook.tables import TABLES
 from rollbook.views import catalog
+from rollbook.features.pseudonymous.contents import CODE, LEFT_OUT, STUDENT
 from tests.support.nights import House, night
 from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 
@@ -89,7 +90,7 @@ def test_the_lake_and_what_quotes_records_are_not_in_it(house: House) -> None:
     ):
         assert rows(house, f"SELECT COUNT(*) FROM {name}") == [(0,)]
         assert house.query(f"SELECT COUNT(*) > 0 FROM {name}") == [(True,)], name
-    assert {n for n, t in TABLES.items() if is_emptied(t)} == {"student_details"}
+    assert {n for n, t in TABLES.items() if t.tracks_only_personal} == {"student_details"}
 
 
 # --- it is the same otherwise ----------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ def assert_same_rows(house: House, name: str, schema_name: str) -> None:
     assert sorted(rows(house, query), key=repr) == sorted(expected, key=repr) != [], (schema_name, name)
 
 
-@pytest.mark.parametrize("name", [n for n, t in TABLES.items() if not is_emptied(t)])
+@pytest.mark.parametrize("name", [n for n, t in TABLES.items() if not t.tracks_only_personal])
 def test_the_current_rows_are_those_of_the_published_file(house: House, name: str) -> None:
     assert_same_rows(house, name, "main")
 

@@ -11,16 +11,13 @@ from collections.abc import Iterable
 import duckdb
 
 from rollbook.store.database import literal
-from rollbook.store.schema import CHANGE_KEYS, CHANGES, DRIFT, FEED, PAGES, PUBLISHES, REFUSED_VALUES, REJECTS, SYNCS
-from rollbook.tables import SETS, TABLES, Column, Relation, Table
+from rollbook.store.schema import CHANGE_KEYS
+from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation
 from rollbook.views.catalog import View
 
 STUDENT = SETS["students"].key
 CODE = "A random code for the student in this file; the same every night, until a new release (see ops.release)."
 LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file: always empty."
-# Tables about single records as received, which quote records or are derived from them; and the feed, which would tell
-# that a name changed.
-OF_RECORDS = (REJECTS, REFUSED_VALUES, DRIFT, PAGES, PUBLISHES, FEED)
 RELEASE = Relation(
     "ops",
     "release",
@@ -41,20 +38,14 @@ RELEASE = Relation(
 )
 
 
-def is_emptied(table: Table) -> bool:
-    """Whether a table has no rows in the file: with only personal columns tracked, rows would only show changes."""
-    return all(c.personal for c in table.tracked) and any(c.personal for c in table.columns)
-
-
 def is_empty(relation: Relation) -> bool:
     """Whether the file has no rows of a relation."""
-    table = TABLES.get(relation.name)
-    return relation in OF_RECORDS or (table is not None and is_emptied(table))
+    return relation.pseudonymous is Pseudonymous.EMPTY
 
 
 def shown(relation: Relation) -> tuple[Column, ...]:
     """Return the columns that have values; changes and syncs are filtered by rows and texts, not by columns."""
-    filtered = relation in (CHANGES, SYNCS)
+    filtered = relation.pseudonymous in (Pseudonymous.TOLD_CHANGES, Pseudonymous.TOLD_SYNCS)
     return tuple(c for c in relation.columns if not c.personal or (filtered and c.name not in CHANGE_KEYS))
 
 
@@ -68,7 +59,7 @@ def personal_changes() -> tuple[list[str], str]:
 
 def told_changes() -> str:
     """Return the condition for the rows of `changes` that the file keeps."""
-    emptied = ", ".join(literal(t.name) for t in TABLES.values() if is_emptied(t))
+    emptied = ", ".join(literal(t.name) for t in TABLES.values() if t.tracks_only_personal)
     return f"NOT ({personal_changes()[1]}) AND table_name NOT IN ({emptied})"
 
 

@@ -39,10 +39,11 @@ from rollbook.store.clean import clean
 from rollbook.store.database import connect, each, literal, transaction
 from rollbook.store.district import WAIT_FOR_BUILD, FleetFile
 from rollbook.store.published import PSEUDONYMOUS, remove
-from rollbook.store.schema import CHANGE_KEYS, CHANGES, SYNCS
+from rollbook.store.schema import CHANGE_KEYS, CHANGES
 from rollbook.store.statements import statements
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
+from rollbook.tables import Pseudonymous as How
 from rollbook.util import files
 from rollbook.views import catalog
 
@@ -349,34 +350,37 @@ def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
 
 
 def _statement(relation: Relation) -> str:
-    """The INSERT that fills a table; empty for a table that stays empty."""
-    table = TABLES.get(relation.name) if relation.schema in ("main", "history", "spans") else None
-    if contents.is_empty(relation):
-        return ""
-    if relation == SYNCS:
-        tables, personal = contents.personal_changes()
-        return sql("syncs", change_keys=CHANGE_KEYS, tables=tables, personal=personal)
-    names = [c.name for c in relation.columns]
-    left_out = (c for c in relation.columns if c not in contents.shown(relation))
-    instead = {c.name: f"CAST(NULL AS {c.type}) AS {c.name}" for c in left_out}
+    """The INSERT that fills a table, as `Relation.pseudonymous` declares; empty for a table that stays empty."""
+    match relation.pseudonymous:
+        case How.EMPTY:
+            return ""
+        case How.COPY:
+            return _copy(relation)
+        case How.RUNS_WITHOUT_ROWS:
+            return _copy(relation, only="t.span_state <> 'stated'")
+        case How.TOLD_CHANGES:
+            return _copy(relation, only=contents.told_changes())
+        case How.MERGE_VERSIONS:
+            table = TABLES[relation.name]
+            kept = [c for c in table.tracked if not c.personal]
+            return sql("versions", key=table.key, kept=kept, **_parts(relation))
+        case How.TOLD_SYNCS:
+            tables, personal = contents.personal_changes()
+            return sql("syncs", change_keys=CHANGE_KEYS, tables=tables, personal=personal)
+
+
+def _copy(relation: Relation, only: str = "") -> str:
+    return sql("copy", only=only, **_parts(relation))
+
+
+def _parts(relation: Relation) -> dict[str, Any]:
+    """What the statements share: the table, the values with codes and NULLs, and the order of the rows."""
+    names, shown = [c.name for c in relation.columns], contents.shown(relation)
+    instead = {c.name: f"CAST(NULL AS {c.type}) AS {c.name}" for c in relation.columns if c not in shown}
     instead[STUDENT] = f"c.code AS {STUDENT}"
-    parts = {
+    return {
         "into": f"{relation.schema}.{relation.name}",
         "student": STUDENT,
         "values": [instead.get(name, f"t.{name}") for name in names],
         "order": [column for name, column in _ORDER.items() if name in names and STUDENT in names],
-        "only": "",
     }
-    if table is not None and relation.schema == "history" and any(c.personal for c in table.columns):
-        columns = [c for c in table.tracked if not c.personal]
-        return sql("versions", key=table.key, kept=columns, **parts)
-    if (
-        table is not None
-        and relation.schema == "spans"
-        and (not table.is_list or any(c.personal for c in table.columns))
-    ):
-        # `stated` spans are split where a name changed. Views read only lists without personal columns.
-        parts["only"] = "t.span_state <> 'stated'"
-    if relation == CHANGES:
-        parts["only"] = contents.told_changes()
-    return sql("copy", **parts)
