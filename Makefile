@@ -96,6 +96,11 @@ format: $(VENV)/.dev ## Format the code
 	@$(BIN)/ruff check --quiet --select I --fix .
 	@$(BIN)/ruff format --quiet .
 
+.PHONY: docs
+docs: $(VENV)/.dev ## Write what documents take from the code: the data dictionary, the settings
+	@$(BIN)/rollbook docs
+	@PYTHONPATH=pipelines $(BIN)/python -m tests.settings_documents
+
 .PHONY: bench
 bench: $(VENV)/.dev ## Measure the nights against a bare walk, and the views (N=100000 students)
 	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)

@@ -12,7 +12,8 @@ import pytest
 
 from rollbook import settings
 from rollbook.errors import SettingError
-from rollbook.settings import ROOT, Settings, load, misspelt
+from rollbook.settings import ROOT, Settings, about, is_secret, load, misspelt
+from tests import settings_documents
 
 GOOD = {"ROLLBOOK_BASE_URL": "https://records.example.org/", "ROLLBOOK_API_KEY": "k3y"}
 
@@ -48,6 +49,18 @@ def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest
         "ROLLBOOK_BASE_URL is not set",
         "ROLLBOOK_API_KEY is not set",
     ]
+
+
+def test_the_documents_are_made_from_the_fields() -> None:
+    """If this fails: `make docs`."""
+    assert settings_documents.EXAMPLE.read_text("utf-8") == settings_documents.env_example()
+    assert settings_documents.RUNNING.read_text("utf-8") == settings_documents.running()
+
+
+def test_every_example_is_accepted_and_differs_from_the_default() -> None:
+    fields = {name: field for name, field in Settings.model_fields.items() if not is_secret(field)}
+    given = Settings(**{name: about(field)["example"] for name, field in fields.items()})
+    assert [name for name, field in fields.items() if getattr(given, name) == field.default] == []
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from difflib import get_close_matches
 from functools import cached_property
+from inspect import get_annotations
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -206,8 +207,9 @@ def _cron(value: str) -> str:
     return value.strip()
 
 
-def _notify(value: SecretStr) -> SecretStr:
-    messengers(value.get_secret_value())
+def _notify(value: SecretStr | None) -> SecretStr | None:
+    if value is not None:
+        messengers(value.get_secret_value())
     return value
 
 
@@ -277,16 +279,12 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 TimeZone = Annotated[str, AfterValidator(_timezone)]
 CronLine = Annotated[str, AfterValidator(_cron)]
-Addresses = Annotated[SecretStr, AfterValidator(_notify)]
+Addresses = Annotated[SecretStr | None, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
 ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
-
-
-# The settings that hold secrets.
-_SECRET = frozenset({"api_key", "notify"})
 
 
 class _Files(PydanticBaseSettingsSource):
@@ -302,7 +300,8 @@ class _Files(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """The secrets by setting. Raises SettingError."""
-        wanted = {k: v for k, v in self.settings_cls.model_fields.items() if k in _SECRET - {*self.current_state}}
+        fields = self.settings_cls.model_fields.items()
+        wanted = {k: v for k, v in fields if is_secret(v) and k not in self.current_state}
         read = {name: self.get_field_value(field, name)[0] for name, field in wanted.items()}
         return {name: value for name, value in read.items() if value}
 
@@ -315,7 +314,34 @@ def _in_file(name: str, variables: Mapping[str, str | None], called: Callable[[s
         raise SettingError(f"{name} {error}") from None
 
 
-class _Group(BaseSettings):
+def setting(
+    default: object, description: str, *, example: str, unit: str = "", unset: str = "none", for_all: bool = False
+) -> Any:
+    """A field of a group, with all that the documents say of it (`make docs`).
+
+    A secret's example is the name of its file. `unset` says what holds without a value; `for_all`, that the
+    institutions of a registry cannot have values of their own.
+    """
+    return Field(
+        default,
+        description=description,
+        json_schema_extra={"example": example, "unit": unit, "unset": unset, "for_all": for_all},
+    )
+
+
+def about(field: FieldInfo) -> dict[str, Any]:
+    """What `setting` says of a field besides its description: example, unit, unset, for_all."""
+    return cast("dict[str, Any]", field.json_schema_extra)
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether a setting holds a secret, by its type. A secret belongs in a file that `<NAME>_FILE` names."""
+    return SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+class Group(BaseSettings):
+    """Settings that belong together. The first line of a group's docstring is its title in the documents."""
+
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
     )
@@ -342,22 +368,198 @@ class _Group(BaseSettings):
         return value
 
 
-class WarehouseSettings(_Group):
-    """Where the warehouse is, and what is kept and shown: all the settings of a command that only reads."""
+class SourceSettings(Group):
+    """The records service, and how and when Rollbook reads.
 
-    warehouse: Path = Path("warehouse")
-    institution: str = ""
-    institutions: Path = Path(institutions.FILE)
-    keep_days: Annotated[int, Field(ge=1)] | None = None
-    published_mode: FileMode = "600"
-    report_names: bool = False
-    access_log_days: Annotated[int, Field(ge=1)] = 365
-    pseudonymous: bool = False
-    pseudonymous_mode: FileMode = "600"
-    lake: LakeUrl = ""
-    untracked: ColumnNames = ""
-    mirror_proof_minutes: Annotated[float, Field(ge=0)] = 0
-    fleet_engine: EngineName = DUCKDB
+    An address or a key that is not set is empty.
+    """
+
+    base_url: BaseUrl = setting(
+        "",
+        "the service's base address, without `/svcapi`; https, or http to this machine alone",
+        example="https://records.example.org",
+        unset="(required)",
+    )
+    api_key: ApiKey = setting(
+        SecretStr(""),
+        "the file that holds the institution's key as issued, and nothing else; only its owner should be able to read"
+        " it: `chmod 600 .api-key`. The key goes to that address alone. In the environment or in `.env`"
+        " (`ROLLBOOK_API_KEY`) it works, too, but `dagster dev` would show it to whoever launches a run",
+        example=".api-key",
+        unset="(required)",
+    )
+    timezone: TimeZone = setting(
+        "UTC",
+        "the zone that decides which day it is, and in which the schedule runs; moved west, a sync is refused until the"
+        " newest landed day has come there",
+        example="Europe/Berlin",
+    )
+    cron: CronLine = setting(
+        "15 2 * * *", "when the nightly sync starts, in that zone: a line as for cron", example="30 1 * * *"
+    )
+    first_date: date | None = setting(
+        None,
+        "the first day that can be synced: the first daily partition",
+        example="2026-11-20",
+        unset="the first landed day",
+    )
+    walks: Annotated[int, Field(ge=1, le=10)] = setting(
+        3, "how often a set is read at most, until it is proven complete", example="5", unit="times"
+    )
+    verify_most: Annotated[int, Field(ge=0)] = setting(
+        200,
+        "up to this many vanished records are searched for by name before they count as removed; with more, the sync is"
+        " held; what is left of them goes to records that only held or discarded syncs state",
+        example="500",
+        unit="records",
+    )
+    retry_seconds: Annotated[float, Field(ge=0)] = setting(
+        300,
+        "how long one request may be retried; a service that is down for an hour at night needs `7200`, or another"
+        " `ROLLBOOK_CRON`",
+        example="7200",
+        unit="seconds",
+    )
+    request_pause_ms: Annotated[float, Field(ge=0)] = setting(
+        0, "the least pause between two requests", example="200", unit="milliseconds"
+    )
+    cache_minutes: Annotated[float, Field(ge=0)] = setting(
+        5,
+        "a sync by hand within this time of a complete one only checks the key and uses what that fetched (unless with"
+        " `--fresh`); 0 always fetches",
+        example="0",
+        unit="minutes",
+    )
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The zone whose current date labels a snapshot."""
+        return ZoneInfo(self.timezone)
+
+
+class ReaderSettings(Group):
+    """Who reads the published files, and what is kept about that."""
+
+    published_mode: FileMode = setting(
+        "600",
+        "the file mode of what readers open: `640` lets a group read, `644` everybody. Nobody but the superuser may"
+        " write to a published database, not even its owner (it has mode 400, 440 or 444): a tool that forgets to open"
+        " it read-only is refused, instead of locking all others out",
+        example="640",
+    )
+    access_log_days: Annotated[int, Field(ge=1)] = setting(
+        365,
+        "how many days the log of who read pupils' records is kept (and a month more at most)",
+        example="90",
+        unit="days",
+    )
+
+    @cached_property
+    def file_mode(self) -> int:
+        """The file mode of published files, as a number."""
+        return int(self.published_mode, 8)
+
+
+class PseudonymousSettings(Group):
+    """The file without names."""
+
+    pseudonymous: bool = setting(
+        False,
+        "whether each publish also makes `rollbook-pseudonymous.duckdb`, without names and with codes for students",
+        example="true",
+    )
+    pseudonymous_mode: FileMode = setting(
+        "600",
+        "the file mode of the file without names: `640` lets its group read it, `644` everybody on this machine, and no"
+        " other file",
+        example="640",
+    )
+
+    @cached_property
+    def shared_mode(self) -> int | None:
+        """The file mode of the pseudonymous file, as a number; None if that file is off."""
+        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
+
+
+class MorningSettings(Group):
+    """The morning page."""
+
+    report_names: bool = setting(
+        False,
+        "whether the file `report.html` names the students to watch; by default it only counts them, as the page in the"
+        " UI always does",
+        example="true",
+    )
+
+
+class MirrorSettings(Group):
+    """The copy in an object store."""
+
+    lake: LakeUrl = setting(
+        "",
+        "an object store's folder that gets a copy of all that the warehouse is rebuilt from; the credentials are the"
+        " store's own variables (`AWS_ACCESS_KEY_ID` and so on), in the environment; `AWS_SECRET_ACCESS_KEY_FILE` names"
+        " the secret's file",
+        example="s3://bucket/rollbook",
+    )
+    mirror_proof_minutes: Annotated[float, Field(ge=0)] = setting(
+        0,
+        "once a week, after a sync, the copy is restored to a temporary folder and compared with what readers have,"
+        " for at most this long (looked at between files and days); 0: never",
+        example="30",
+        unit="minutes",
+    )
+
+
+class DistrictSettings(Group):
+    """Many institutions."""
+
+    fleet_engine: EngineName = setting(
+        DUCKDB,
+        "where the work for each institution is done: here (`duckdb`), or as tasks of `sail` or of a Spark Connect"
+        " server, `sc://host:port`",
+        example="sc://host:15002",
+        for_all=True,
+    )
+
+
+class WarehouseSettings(ReaderSettings, PseudonymousSettings, MorningSettings, MirrorSettings, DistrictSettings):
+    """Where the warehouse is, and what is kept.
+
+    With the groups of its bases, these are all the settings of a command that only reads.
+    """
+
+    warehouse: Path = setting(
+        Path("warehouse"), "the folder where everything is kept", example="/srv/rollbook", for_all=True
+    )
+    institutions: Path = setting(
+        Path(institutions.FILE),
+        "the registry of many institutions, each with settings of its own, if that file exists",
+        example="/etc/rollbook/institutions.toml",
+        for_all=True,
+    )
+    institution: str = setting(
+        "",
+        "the institution of the registry that a command is about, the same as `--institution`",
+        example="linden-vale",
+        for_all=True,
+    )
+    keep_days: Annotated[int, Field(ge=1)] | None = setting(
+        None,
+        "how many days of raw bodies, snapshots, refused records and values are kept, back from the newest; history is"
+        " never expired",
+        example="730",
+        unit="days",
+        unset="all",
+    )
+    untracked: ColumnNames = setting(
+        "",
+        "columns that make no versions, besides the declared ones; a column that a view or macro reads from history is"
+        " refused; the history is computed again after a change, and a change is refused where days have expired; the"
+        " same for all of a registry",
+        example="classes.class_room, classes.teacher_email",
+        for_all=True,
+    )
 
     def command(self, arguments: str) -> str:
         """A command about this warehouse, as somebody types it: `rollbook --institution ash sync`."""
@@ -382,43 +584,38 @@ class WarehouseSettings(_Group):
         """The folder that a registry's institutions share, `fleet/`; None for a single school."""
         return self.common_path / FLEET if self.institution else None
 
-    @cached_property
-    def file_mode(self) -> int:
-        """The file mode of published files, as a number."""
-        return int(self.published_mode, 8)
 
-    @cached_property
-    def shared_mode(self) -> int | None:
-        """The file mode of the pseudonymous file, as a number; None if that file is off."""
-        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
+class HoldSettings(Group):
+    """What is held until somebody approves it.
 
+    The limits of G3.
+    """
 
-class SourceSettings(_Group):
-    """The records service, and how and when Rollbook reads. An address or key that is not set is empty."""
-
-    base_url: BaseUrl = ""
-    api_key: ApiKey = SecretStr("")
-    timezone: TimeZone = "UTC"
-    cron: CronLine = "15 2 * * *"
-    first_date: date | None = None
-    verify_most: Annotated[int, Field(ge=0)] = 200
-    walks: Annotated[int, Field(ge=1, le=10)] = 3
-    retry_seconds: Annotated[float, Field(ge=0)] = 300
-    request_pause_ms: Annotated[float, Field(ge=0)] = 0
-    cache_minutes: Annotated[float, Field(ge=0)] = 5
-
-    @cached_property
-    def zone(self) -> ZoneInfo:
-        """The zone whose current date labels a snapshot."""
-        return ZoneInfo(self.timezone)
+    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = setting(
+        10,
+        "a sync that would remove more of a table's rows (and more than five) is held",
+        example="20",
+        unit="percent",
+    )
+    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = setting(
+        75,
+        "a sync that would change more of a table's rows in names, titles, teachers, statuses or rosters is held;"
+        " minutes, counts, rates and activity dates move every school day and hold nothing",
+        example="90",
+        unit="percent",
+    )
 
 
-class GuardSettings(_Group):
-    """The limits of a hold (G3), and the host names that reach the UI (G12)."""
+class UiSettings(Group):
+    """Who reaches the UI."""
 
-    hold_removed_percent: Annotated[float, Field(ge=0, le=100)] = 10
-    hold_changed_percent: Annotated[float, Field(ge=0, le=100)] = 75
-    ui_hosts: HostNames | None = None
+    ui_hosts: HostNames | None = setting(
+        None,
+        "other host names by which browsers reach the UI, such as a proxy's (which must pass on the `Host` header),"
+        " with commas between",
+        example="rollbook.school.example",
+        for_all=True,
+    )
 
     @cached_property
     def ui_names(self) -> list[str]:
@@ -426,10 +623,17 @@ class GuardSettings(_Group):
         return self.ui_hosts.split(", ") if self.ui_hosts else []
 
 
-class AlertSettings(_Group):
-    """Where alerts about failed, held or late syncs go."""
+class AlertSettings(Group):
+    """Where alerts go."""
 
-    notify: Addresses | None = None
+    notify: Addresses = setting(
+        None,
+        "the file with the addresses for alerts about failed, held and late syncs, and sets that stay unproven: as"
+        " [Apprise](https://appriseit.com/services/) writes them, with commas between, such as"
+        " `mailtos://user:password@mail.example.org?to=it@school.example`. They hold passwords; `ROLLBOOK_NOTIFY` with"
+        " the addresses themselves works, too. `rollbook notify --test` tries them",
+        example=".notify",
+    )
 
     @cached_property
     def notify_names(self) -> tuple[str, ...]:
@@ -437,7 +641,7 @@ class AlertSettings(_Group):
         return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
 
 
-class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
+class Settings(SourceSettings, WarehouseSettings, HoldSettings, UiSettings, AlertSettings):
     """Every setting, validated. Relative paths start at the project's root, wherever a command is run."""
 
     def check_source(self) -> None:
@@ -447,9 +651,10 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
             raise SettingError("; ".join((*missing, *misspelt())))
 
     def check_words(self, words: str) -> None:
-        """Raise ArgumentError if a person's words, which are kept and shown, hold a secret."""
-        notify = self.notify.get_secret_value().split(",") if self.notify else ()
-        check_words(words, (self.api_key.get_secret_value(), *notify))
+        """Raise ArgumentError if a person's words, which are kept and shown, hold a secret, or one of several in it."""
+        secrets = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        pieces = [piece for secret in secrets for piece in secret.split(",") if len(piece) >= _LONG]
+        check_words(words, (*secrets, *pieces))
 
     def warn_of_misspelt(self) -> None:
         """Log a warning for each variable that looks like a setting and is none; a fleet does so once for all."""
@@ -467,10 +672,8 @@ class Settings(WarehouseSettings, SourceSettings, GuardSettings, AlertSettings):
         ]
 
 
-S = TypeVar("S", bound=_Group)
+S = TypeVar("S", bound=Group)
 
-# Settings that an institution of a registry may not set for itself.
-_FOR_ALL = frozenset({"warehouse", "institution", "institutions", "ui_hosts", "fleet_engine", "untracked"})
 # The least length of a secret; names of variables that hold one, and of those that only say where it is; an address
 # with a password.
 _LONG = 8
@@ -490,7 +693,7 @@ _TOGETHER = ("base_url", "api_key")
 _REGISTRIES: dict[Path, tuple[tuple[int, int, int], Registry]] = {}
 
 
-class _Place(_Group):
+class _Place(Group):
     institution: str = ""
     institutions: Path | None = None
 
@@ -547,7 +750,7 @@ def is_of_all() -> bool:
 
 def ui_names() -> list[str]:
     """Return the host names by which browsers reach the UI, the same for all institutions. Raises SettingError."""
-    return _checked(GuardSettings, {}).ui_names
+    return _checked(UiSettings, {}).ui_names
 
 
 def check_words(words: str, secrets: Iterable[str] = ()) -> None:
@@ -555,6 +758,21 @@ def check_words(words: str, secrets: Iterable[str] = ()) -> None:
     named = [value for value in secrets_in_environment().values() if len(value) >= _LONG]
     if any(secret.strip() in words for secret in (*secrets, *named) if secret.strip()):
         raise ArgumentError("The reason holds a key or a password, and others will read it: leave that out")
+
+
+def groups() -> list[type[Group]]:
+    """Return the groups that settings are made of, in the order of the documents."""
+    return [kind for kind in Settings.__mro__ if issubclass(kind, Group) and own_fields(kind)]
+
+
+def own_fields(group: type[Group]) -> dict[str, FieldInfo]:
+    """The settings that a group has of its own, by name: without those of the groups in it."""
+    return {name: field for name, field in group.model_fields.items() if name in get_annotations(group)}
+
+
+def secret_fields() -> frozenset[str]:
+    """Return the names of the settings that hold secrets."""
+    return frozenset(name for name, field in Settings.model_fields.items() if is_secret(field))
 
 
 def misspelt() -> list[str]:
@@ -566,7 +784,7 @@ def misspelt() -> list[str]:
     fields, named = [name.upper() for name in Settings.model_fields], registry()
     variables = named.variables() if named else frozenset[str]()
     others = {DEMO, DEBUG, IN_ROOT, SERVED_BY} | variables | {f"{name}_FILE" for name in variables}
-    names = [*fields, *(f"{name.upper()}_FILE" for name in _SECRET)]
+    names = [*fields, *(f"{name.upper()}_FILE" for name in secret_fields())]
     given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
     warnings = []
     for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
@@ -624,7 +842,8 @@ def check_registry(path: Path, called: str, institution: str = "") -> None:
 
 
 def _read_registry(path: Path) -> Registry:
-    return institutions.read(path, frozenset(Settings.model_fields) - _FOR_ALL, _SECRET)
+    own = frozenset(name for name, field in Settings.model_fields.items() if not about(field)["for_all"])
+    return institutions.read(path, own, secret_fields())
 
 
 def secrets_in_environment() -> dict[str, str]:
@@ -639,7 +858,7 @@ def _secret_variables() -> frozenset[str]:
         registered = registry()
     except SettingError:  # an edit broke the registry after this process had read the file
         registered = next((read for _, read in _REGISTRIES.values()), None)
-    own = frozenset(f"{PREFIX}{name}".upper() for name in _SECRET)
+    own = frozenset(f"{PREFIX}{name}".upper() for name in secret_fields())
     return own | (registered.variables() if registered else frozenset())
 
 
@@ -663,7 +882,11 @@ def secret_files() -> list[Path]:
     registered, dotenv = registry(), ROOT / ".env"
     given = {**dotenv_values(dotenv), **os.environ}
     named = [given.get(f"{name}_FILE") for name in sorted(_secret_variables())]
-    held = [i.values.get(field) for i in registered.institutions.values() for field in _SECRET] if registered else []
+    held = (
+        [i.values.get(field) for i in registered.institutions.values() for field in secret_fields()]
+        if registered
+        else []
+    )
     paths = [*filter(None, named), *(each.file for each in held if isinstance(each, Secret) and each.file)]
     return [dotenv, *dict.fromkeys(ROOT / Path(path.strip("\"'")).expanduser() for path in paths)]
 
@@ -766,6 +989,6 @@ def _not_set(field: str, institution: str) -> str:
     if institution:
         return f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
     name = PREFIX + field.upper()
-    if field in _SECRET:
+    if field in secret_fields():
         return f"{name} is not set: put it into a file, and the file's path into {name}_FILE in .env (see .env.example)"
     return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollbook.features.pseudonymous.contents import CODE, LEFT_OUT, STUDENT, is_emptied
 from rollbook.store import schema
 from rollbook.tables import TABLES
 from rollbook.views import catalog
