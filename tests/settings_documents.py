@@ -60,16 +60,20 @@ def _env_lines() -> Iterator[str]:
 
 
 def table() -> str:
-    """The table of all settings, in Markdown."""
+    """The table of all settings, in Markdown, and which of them an institution cannot have for itself."""
+    fields = {name: field for group in groups() for name, field in own_fields(group).items()}
+    rows = (
+        f"| `{variable(name, field)}` | {default(field)} | `{about(field)['example']}` | {field.description} |"
+        for name, field in fields.items()
+    )
+    shared = ", ".join(f"`{name}`" for name, field in fields.items() if about(field)["for_all"])
     return "\n".join(
         (
             "| setting | default | example | meaning |",
             "|---|---|---|---|",
-            *(
-                f"| `{variable(name, field)}` | {default(field)} | `{about(field)['example']}` | {field.description} |"
-                for group in groups()
-                for name, field in own_fields(group).items()
-            ),
+            *rows,
+            "",
+            f"All institutions of a registry share these, which cannot be in `institutions.toml`: {shared}.",
             "",
         )
     )

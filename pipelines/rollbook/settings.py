@@ -9,9 +9,7 @@ Secrets belong in files: `<NAME>_FILE` names the file of a secret setting, of a 
 object store's credentials and of a proxy with a password. Every process can show its environment to others: Dagster
 does, to whoever may launch a run.
 
-Alerts go to addresses of Apprise, a library for some 150 messaging services. Addresses hold tokens and passwords, so
-messages name an address by position and kind, as in `address 2 (slack)`, and never quote the address. Apprise is
-imported only when there is an address to read: the import takes 0.2 s and some 20 MB.
+A feature's settings are declared with the feature, which lies above this module: `feature_groups` asks for them.
 """
 
 from __future__ import annotations
@@ -23,16 +21,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import date
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import get_annotations
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
+from pkgutil import resolve_name
+from typing import Annotated, Any, Self, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, create_model, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -42,9 +41,6 @@ from rollbook.errors import ArgumentError, SettingError
 from rollbook.institutions import Registry, Secret
 from rollbook.util import cron
 
-if TYPE_CHECKING:
-    from apprise import NotifyBase
-
 PREFIX = "ROLLBOOK_"
 # Set by `serve` for its children, which start in another folder.
 IN_ROOT = f"{PREFIX}ROOT"
@@ -53,6 +49,8 @@ SERVED_BY = f"{PREFIX}SERVED_BY"
 _CHECKOUT = Path(__file__).resolve().parent.parent.parent
 # The project's folder; if Rollbook is installed as a package, the working directory.
 ROOT = Path(os.environ.get(IN_ROOT) or (_CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()))
+# In ROOT: what the environment does not set.
+DOTENV = ".env"
 # Set by the demo for its own process and children: a demo must not read `.env`, which holds the real institution's
 # settings.
 DEMO = f"{PREFIX}DEMO"
@@ -68,7 +66,6 @@ API_KEY = f"{PREFIX}API_KEY"
 HANDED = f"{PREFIX}HANDED"
 
 log = logging.getLogger(__name__)
-_warnings: list[int] = []
 
 
 def is_loopback(host: str) -> bool:
@@ -81,79 +78,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def messengers(text: str) -> dict[str, NotifyBase]:
-    """Return an Apprise notifier for each address of a list, keyed by the name in messages.
-
-    Raises ValueError unless every address leads to a remote service over an encrypted connection.
-    """
-    logging.getLogger("apprise").addFilter(_record_warning)
-    from apprise.utils.parse import parse_urls
-
-    addresses = parse_urls(text)
-    if (
-        not addresses
-        or not all("://" in address for address in addresses)
-        or not text.lstrip(" ,;\t\r\n").startswith(addresses[0])
-    ):
-        raise ValueError("must hold addresses such as slack://... or mailtos://..., with spaces or commas between")
-    notifiers = {}
-    for number, address in enumerate(addresses, 1):
-        name = f"address {number} ({address.partition('://')[0].lower()})"
-        try:
-            notifiers[name] = _messenger(address)
-        except ValueError as error:
-            raise ValueError(f"is wrong in {name}: it {error}") from None
-    return notifiers
-
-
-def _messenger(address: str) -> NotifyBase:
-    import apprise
-    from apprise.plugins import url_to_dict
-
-    asset = apprise.AppriseAsset(
-        app_id="Rollbook", app_desc="Rollbook", app_url="", image_url_mask="", image_url_logo="",
-        http_redirects=False, interpret_emojis=False, storage_mode="memory",
-    )  # fmt: skip
-    try:
-        parts: dict[str, Any] = url_to_dict(address) or {}
-        _warnings.clear()
-        notifier = apprise.Apprise.instantiate(parts, asset=asset)
-    except Exception:  # noqa: BLE001 - any error may quote the address
-        parts, notifier = {}, None
-    unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on such characters
-    if notifier is None or _warnings or unclear or not 0 < (notifier.port or 1) < 2**16:
-        raise ValueError(
-            "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
-            " installed beside rollbook (write a space as %20, a backslash as %5C)"
-        )
-    if notifier.redirects or not notifier.verify_certificate:
-        raise ValueError("must do without verify= and redirect=: the message is for the service alone")
-    if not _is_safe(notifier, parts["schema"]):
-        raise ValueError(
-            "must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this"
-            " machine's loopback, json:// will do)"
-        )
-    return notifier
-
-
-def _record_warning(record: logging.LogRecord) -> bool:
-    """Drop every log line of Apprise, which may hold an address; only record the warning."""
-    if record.levelno >= logging.WARNING:
-        _warnings.append(record.levelno)
-    return False
-
-
-def _is_safe(notifier: NotifyBase, schema: str) -> bool:
-    """Whether the connection is encrypted, as Apprise says, stays on this machine, or is mail without a password."""
-    secure = notifier.secure_protocol
-    encrypted = schema in ({secure} if isinstance(secure, str) else secure or ())
-    if hasattr(notifier, "secure_mode"):  # for mail the mode decides, not the schema
-        encrypted = notifier.secure_mode != "insecure" or not notifier.password
-    host = str(getattr(notifier, "smtp_host", notifier.host)).strip("[]").lower()
-    # Services without any encrypted variant are this machine's desktop notifications or system log.
-    return encrypted or (bool(secure) and is_loopback(host))
 
 
 # Engines named without an address.
@@ -205,12 +129,6 @@ def _cron(value: str) -> str:
     except ValueError:
         raise ValueError("is not a cron line: write one such as 15 2 * * *") from None
     return value.strip()
-
-
-def _notify(value: SecretStr | None) -> SecretStr | None:
-    if value is not None:
-        messengers(value.get_secret_value())
-    return value
 
 
 def _mode(value: str) -> str:
@@ -279,7 +197,6 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 TimeZone = Annotated[str, AfterValidator(_timezone)]
 CronLine = Annotated[str, AfterValidator(_cron)]
-Addresses = Annotated[SecretStr | None, AfterValidator(_notify)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 LakeUrl = Annotated[str, AfterValidator(_lake)]
@@ -342,9 +259,14 @@ def is_secret(field: FieldInfo) -> bool:
 class Group(BaseSettings):
     """Settings that belong together. The first line of a group's docstring is its title in the documents."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=ROOT / ".env", env_ignore_empty=True, extra="ignore", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the settings that were read, as seen by the feature whose group it is."""
+        if not isinstance(settings, cls):
+            raise TypeError(f"{cls.__name__} is of no feature that is there, or `load` did not read the settings")
+        return settings
 
     @classmethod
     def settings_customise_sources(
@@ -555,8 +477,7 @@ class WarehouseSettings(ReaderSettings, PseudonymousSettings, MorningSettings, M
     untracked: ColumnNames = setting(
         "",
         "columns that make no versions, besides the declared ones; a column that a view or macro reads from history is"
-        " refused; the history is computed again after a change, and a change is refused where days have expired; the"
-        " same for all of a registry",
+        " refused; the history is computed again after a change, and a change is refused where days have expired",
         example="classes.class_room, classes.teacher_email",
         for_all=True,
     )
@@ -623,26 +544,10 @@ class UiSettings(Group):
         return self.ui_hosts.split(", ") if self.ui_hosts else []
 
 
-class AlertSettings(Group):
-    """Where alerts go."""
-
-    notify: Addresses = setting(
-        None,
-        "the file with the addresses for alerts about failed, held and late syncs, and sets that stay unproven: as"
-        " [Apprise](https://appriseit.com/services/) writes them, with commas between, such as"
-        " `mailtos://user:password@mail.example.org?to=it@school.example`. They hold passwords; `ROLLBOOK_NOTIFY` with"
-        " the addresses themselves works, too. `rollbook notify --test` tries them",
-        example=".notify",
-    )
-
-    @cached_property
-    def notify_names(self) -> tuple[str, ...]:
-        """The name of each address in messages, as in `address 2 (slack)`."""
-        return tuple(messengers(self.notify.get_secret_value())) if self.notify else ()
-
-
-class Settings(SourceSettings, WarehouseSettings, HoldSettings, UiSettings, AlertSettings):
-    """Every setting, validated. Relative paths start at the project's root, wherever a command is run."""
+class Settings(SourceSettings, WarehouseSettings, HoldSettings, UiSettings):
+    """Every setting, validated; a feature's are seen by its group's `of`. Relative paths start at the project's root,
+    wherever a command is run.
+    """
 
     def check_source(self) -> None:
         """Raise SettingError unless the records service's address and the key are set."""
@@ -698,13 +603,26 @@ class _Place(Group):
     institutions: Path | None = None
 
 
+def feature_groups() -> list[type[Group]]:
+    """Return the groups of settings that features declare."""
+    # By name: features lie above.
+    return list(resolve_name("rollbook.features.feature:settings_groups")())
+
+
+@cache
+def every_setting() -> type[Settings]:
+    """Return Settings with the groups of all features. An object of this class is what `load` returns."""
+    bases: tuple[type[Any], ...] = (Settings, *feature_groups())
+    return create_model("Settings", __base__=bases)
+
+
 def load(*, fetches: bool = True, institution: str | None = None, **overrides: object) -> Settings:
     """Read the settings: `overrides` (by field name), then the registry, the environment and `.env`; the first wins.
 
     With `fetches` false, the address and the key may be missing. `institution` is a name in the registry (default:
     ROLLBOOK_INSTITUTION). Raises SettingError: a line that names what is missing or wrong and says what to write.
     """
-    settings = _read(Settings, overrides, institution, secrets=fetches)
+    settings = _read(every_setting(), overrides, institution, secrets=fetches)
     if fetches:
         settings.check_source()
     return settings
@@ -714,7 +632,7 @@ def restored(values: dict[str, object]) -> Settings:
     """Return settings that another process wrote down: nothing is read from `.env`, a registry or this environment
     that the values have.
     """
-    return _checked(Settings, {"_env_file": None} | values)
+    return _checked(every_setting(), {"_env_file": None} | values)
 
 
 def place(institution: str | None = None) -> WarehouseSettings:
@@ -762,7 +680,7 @@ def check_words(words: str, secrets: Iterable[str] = ()) -> None:
 
 def groups() -> list[type[Group]]:
     """Return the groups that settings are made of, in the order of the documents."""
-    return [kind for kind in Settings.__mro__ if issubclass(kind, Group) and own_fields(kind)]
+    return [kind for kind in every_setting().__mro__ if issubclass(kind, Group) and own_fields(kind)]
 
 
 def own_fields(group: type[Group]) -> dict[str, FieldInfo]:
@@ -772,7 +690,7 @@ def own_fields(group: type[Group]) -> dict[str, FieldInfo]:
 
 def secret_fields() -> frozenset[str]:
     """Return the names of the settings that hold secrets."""
-    return frozenset(name for name, field in Settings.model_fields.items() if is_secret(field))
+    return frozenset(name for name, field in every_setting().model_fields.items() if is_secret(field))
 
 
 def misspelt() -> list[str]:
@@ -781,11 +699,11 @@ def misspelt() -> list[str]:
     It suggests the nearest setting. A variable that the registry names, for a key, may be called so. Raises
     SettingError for an invalid registry.
     """
-    fields, named = [name.upper() for name in Settings.model_fields], registry()
+    fields, named = [name.upper() for name in every_setting().model_fields], registry()
     variables = named.variables() if named else frozenset[str]()
     others = {DEMO, DEBUG, IN_ROOT, SERVED_BY} | variables | {f"{name}_FILE" for name in variables}
     names = [*fields, *(f"{name.upper()}_FILE" for name in secret_fields())]
-    given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / ".env"))} - others
+    given = {*os.environ, *({} if os.environ.get(DEMO) else dotenv_values(ROOT / DOTENV))} - others
     warnings = []
     for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
         if (name := variable.upper().removeprefix(PREFIX)) not in names:
@@ -838,11 +756,13 @@ def check_registry(path: Path, called: str, institution: str = "") -> None:
     if institution:
         values = {k: "" if isinstance(v, Secret) else v for k, v in registered[institution].values.items()}
         where = f"in [{institution}] of {called}"
-        _checked(Settings, values | {"institution": institution}, {field: f"{field} {where}" for field in values})
+        _checked(
+            every_setting(), values | {"institution": institution}, {field: f"{field} {where}" for field in values}
+        )
 
 
 def _read_registry(path: Path) -> Registry:
-    own = frozenset(name for name, field in Settings.model_fields.items() if not about(field)["for_all"])
+    own = frozenset(name for name, field in every_setting().model_fields.items() if not about(field)["for_all"])
     return institutions.read(path, own, secret_fields())
 
 
@@ -879,7 +799,7 @@ def is_read_here(name: str) -> bool:
 
 def secret_files() -> list[Path]:
     """Return the files that hold secrets of this school or district, as far as they are named: `.env` counts as one."""
-    registered, dotenv = registry(), ROOT / ".env"
+    registered, dotenv = registry(), ROOT / DOTENV
     given = {**dotenv_values(dotenv), **os.environ}
     named = [given.get(f"{name}_FILE") for name in sorted(_secret_variables())]
     held = (
@@ -959,14 +879,14 @@ def _secret(field: str, secret: Secret, where: str) -> str:
 
 def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[str, str] | None = None) -> S:
     try:
-        settings = kind(**({"_env_file": None} if os.environ.get(DEMO) else {}) | values)
+        settings = kind(**({"_env_file": None if os.environ.get(DEMO) else ROOT / DOTENV} | values))
     except ValidationError as error:
         raise SettingError("; ".join(_message(e, names or {}) for e in error.errors())) from None
     except UnicodeDecodeError:
-        raise SettingError(f"{ROOT / '.env'} cannot be read (it is not text in UTF-8): save it as UTF-8") from None
+        raise SettingError(f"{ROOT / DOTENV} cannot be read (it is not text in UTF-8): save it as UTF-8") from None
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise SettingError(f"{ROOT / '.env'} cannot be read ({reason}): let this account read it") from None
+        raise SettingError(f"{ROOT / DOTENV} cannot be read ({reason}): let this account read it") from None
     if isinstance(settings, WarehouseSettings):
         if (wrong := {"?", "\\"} & {*str(settings.common_path)}) != set():
             raise SettingError(

@@ -10,11 +10,11 @@ import stamina
 
 from rollbook.errors import DamagedError, ExpiredError, HeldError, NothingLandedError
 from rollbook.features.mirror.mirror import Mirror
-from rollbook.health.status import prune
 from rollbook.night import discard as discards
 from rollbook.night import past
 from rollbook.night.diff import diff
 from rollbook.night.past import always, within_hold
+from rollbook.night.prune import prune
 from rollbook.rights.erasure import erase
 from tests.campaign import damage
 from tests.campaign.campaign import DONE, KEEP_DAYS, REFUSED, Campaign, event, forked, killed

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from rollbook.errors import ArgumentError, DamagedError, OtherInstitutionError
-from rollbook.health.status import prune
 from rollbook.night import approvals, sync
+from rollbook.night.prune import prune
 from tests.campaign.campaign import Campaign, event
 from tests.campaign.events_operator import can_prove, change, prove
 from tests.campaign.ledger import Showing

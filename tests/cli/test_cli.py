@@ -162,9 +162,9 @@ def test_backfill_rebuilds_what_was_landed_and_names_what_was_not(rollbook: Run,
 def test_the_command_writes_without_dagster_and_what_pyarrow_and_httpx_like(tmp_path: Path, service: Service) -> None:
     code = (
         "import sys; from rollbook.cli import app\n"
-        f"for typed in ('sync', 'backfill {TODAY} {TODAY}', 'rebuild --yes', 'sync --dry-run'):\n"
+        f"for typed in ('sync', 'backfill {TODAY} {TODAY}', 'rebuild --yes', 'sync --dry-run', 'status'):\n"
         "    app(typed.split(), standalone_mode=False)\n"
-        "print({name.partition('.')[0] for name in sys.modules} & {'dagster', 'pandas', 'numpy', 'click'})"
+        "print({name.partition('.')[0] for name in sys.modules} & {'apprise', 'dagster', 'pandas', 'numpy', 'click'})"
     )
     variables = {**os.environ, **at(service), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
     done = subprocess.run(

@@ -31,7 +31,7 @@ def test_it_writes_the_address_and_the_key_for_the_owner_alone(root: Path, monke
         "ROLLBOOK_API_KEY_FILE": ".api-key",
     }
     assert {stat.S_IMODE((root / name).stat().st_mode) for name in (".env", ".api-key")} == {0o600}
-    monkeypatch.setitem(settings.Settings.model_config, "env_file", root / ".env")
+    monkeypatch.setattr(settings, "DOTENV", str(root / ".env"))
     assert settings.load().api_key.get_secret_value() == KEY
     assert (root / "dagster_home" / "dagster.yaml").is_file()
     assert KEY not in ran.output

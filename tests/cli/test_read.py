@@ -152,7 +152,7 @@ def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> 
 def test_asking_for_help_loads_none_of_what_the_commands_need() -> None:
     program = (
         "import sys; import rollbook.cli;"
-        "heavy = ('dagster', 'jinja2', 'starlette', 'pandas', 'xlsxwriter', 'pyarrow', 'numpy', 'httpx', 'rollbook.night');"
+        "heavy = ('apprise', 'dagster', 'jinja2', 'starlette', 'pandas', 'xlsxwriter', 'pyarrow', 'numpy', 'httpx', 'rollbook.night');"
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

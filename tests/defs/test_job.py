@@ -17,6 +17,7 @@ from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
 
+from rollbook import settings
 from rollbook.defs import assets, checks, runs
 from rollbook.defs.by_hand import UI
 from rollbook.defs.component import RollbookComponent
@@ -26,7 +27,6 @@ from rollbook.errors import HeldError, NotConfirmedError
 from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.night.discard import undo_discard
 from rollbook.night.past import always
-from rollbook.settings import Settings
 from tests.support import graph
 from tests.support.graph import SYNC, Job, quarter_past_two
 from tests.support.nights import Expected, House, new_house, night
@@ -432,7 +432,7 @@ def test_another_project_loads_two_schools_and_keeps_its_own_runs(
         for name, count in (("linden", 60), ("oak", 40)):
             houses[name] = stack.enter_context(new_house(students(count), classes(2)))
             (tmp_path / f"{name}.key").write_text(f"{KEY}\n")
-        monkeypatch.setitem(Settings.model_config, "env_file", None)
+        monkeypatch.setattr(settings, "DOTENV", os.devnull)
         instance = stack.enter_context(dg.DagsterInstance.local_temp(str(tmp_path), overrides=graph.QUIET))
         project = stack.enter_context(create_defs_folder_sandbox())
         loaded = {}

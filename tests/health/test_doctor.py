@@ -14,7 +14,7 @@ from rollbook import settings
 from rollbook.cli import app
 from rollbook.errors import HeldError
 from rollbook.features.assembly import assemble
-from rollbook.health.doctor import Finding, Level
+from rollbook.health.finding import Finding, Level
 from rollbook.night import sync
 from rollbook.util import machine
 from tests.support.nights import House, findings_of, new_house

@@ -41,7 +41,7 @@ def test_an_empty_warehouse_is_reported_as_empty_and_nothing_is_made(house: Hous
 
 def test_a_fresh_install_is_not_called_late(cli_house: House) -> None:
     lines = CliRunner().invoke(app, ["status"]).stdout.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["last sync", "next run", "history", "on disk"]
+    assert [line.split("  ")[0] for line in lines] == ["last sync", "next run", "history", "on disk", "alerts"]
 
 
 def test_a_warehouse_without_listeners_has_a_status(house: House) -> None:
@@ -49,7 +49,7 @@ def test_a_warehouse_without_listeners_has_a_status(house: House) -> None:
     rollbook = house.rollbook(lake="file:///nowhere", pseudonymous=True)
     rollbook.listeners = replace(rollbook.listeners, each=())
     report = status_of(rollbook)
-    assert (report.copy, report.pseudonymous, report.history.count) == ("", None, 1)
+    assert ({line.what for line in report.lines}, report.history.count) == ({"alerts"}, 1)
     assert [f for f in findings_of(rollbook) if f.what == "files"]
 
 

@@ -14,6 +14,7 @@ import pytest
 from rollbook.errors import ArgumentError
 from rollbook.features.alerts.alerts import AlertKind, Alerts, Outcome
 from rollbook.features.mirror.mirror import restore
+from rollbook.features.pages.commands import write_pages
 from rollbook.features.pages.progress import Chosen
 from rollbook.landing.bodies import MANIFEST, encode
 from rollbook.landing.manifest import Approval
@@ -23,7 +24,6 @@ from rollbook.reading import access
 from rollbook.reading.formats import Format
 from rollbook.reading.query import export
 from rollbook.rights import erasure as erasing
-from rollbook.terminal.answers import write_pages
 from rollbook.util import files
 from rollbook.views import editable
 from tests.support.nights import House, new_house, night

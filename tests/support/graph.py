@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -13,10 +14,10 @@ import dagster as dg
 import pytest
 import time_machine
 
+from rollbook import settings
 from rollbook.defs.component import load
 from rollbook.defs.school import School
 from rollbook.defs.sensors import unrecorded
-from rollbook.settings import Settings
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
@@ -30,7 +31,7 @@ EXAMPLE = {"ROLLBOOK_BASE_URL": "https://records.example.org", "ROLLBOOK_API_KEY
 def loaded(env: Mapping[str, str] = EXAMPLE) -> Iterator[dg.Definitions]:
     """The definitions under given settings alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(Settings.model_config, "env_file", None)
+        patch.setattr(settings, "DOTENV", os.devnull)
         for name, value in env.items():
             patch.setenv(name, value)
         yield load()

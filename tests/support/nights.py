@@ -20,8 +20,9 @@ from typing import Any
 import duckdb
 import stamina
 
-from rollbook.features.assembly import assemble
-from rollbook.health.doctor import Finding, examine
+from rollbook.features.assembly import assemble, lines
+from rollbook.health.doctor import examine
+from rollbook.health.finding import Finding
 from rollbook.health.status import Status, load_status
 from rollbook.landing.manifest import Manifest
 from rollbook.night import Synced, approvals, sync
@@ -111,12 +112,17 @@ def landed(rollbook: Rollbook) -> Landed:
 
 def status_of(rollbook: Rollbook) -> Status:
     """The status of a warehouse."""
-    return load_status(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock())
+    return load_status(rollbook.place, rollbook.settings, rollbook.clock(), lines(rollbook))
+
+
+def line_of(rollbook: Rollbook, what: str) -> str | None:
+    """A feature's line of the status; None without one."""
+    return next((line.says for line in status_of(rollbook).lines if line.what == what), None)
 
 
 def findings_of(rollbook: Rollbook) -> list[Finding]:
     """What doctor finds."""
-    return list(examine(rollbook.place, rollbook.settings, rollbook.listeners, rollbook.clock()))
+    return [*examine(rollbook.place, rollbook.settings, rollbook.clock()), *lines(rollbook)]
 
 
 class House:

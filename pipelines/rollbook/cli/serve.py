@@ -172,14 +172,15 @@ def _in_files(secrets: Mapping[str, str]) -> Iterator[None]:
 
 def _what_is_served() -> tuple[list[str], str]:
     """The host names that the UI answers to, and a clause that says when the syncs run. Raises SettingError."""
+    from rollbook.features.assembly import assemble, lines
+    from rollbook.health.finding import Level
+
     registry = settings.registry()
     if registry is None:
         single = settings.load()
-        if not single.notify_names and not os.environ.get(DEMO):
-            err.print(
-                "[yellow]Warning:[/] nobody would be told of a failed or a held night: set ROLLBOOK_NOTIFY, and try it"
-                " with `rollbook notify --test`"
-            )
+        found = () if os.environ.get(DEMO) else lines(assemble(single))
+        for line in (each for each in found if each.level is not Level.OK):
+            err.print(f"[yellow]Warning:[/] {line.what}: {safe(line.says)}")
         return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
     sources = settings.sources(registry)
     if wrong := [name for name in registry.institutions if name not in sources]:

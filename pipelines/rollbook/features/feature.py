@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 from rollbook import features
 
@@ -23,6 +24,8 @@ class Feature:
     name = ""
     # Other features that this one shows; without them it is left out.
     needs: tuple[str, ...] = ()
+    # Its group of settings, as `module:Class`.
+    settings = ""
 
     def commands(self) -> None:
         """Add its commands to `rollbook.terminal.app`."""
@@ -50,6 +53,6 @@ def present() -> tuple[Feature, ...]:
     return tuple(each for each in there.values() if there.keys() >= set(each.needs))
 
 
-def names() -> Iterator[str]:
-    """Their names."""
-    return (each.name for each in present())
+def settings_groups() -> Iterator[Any]:
+    """Their groups of settings."""
+    return (resolve_name(each.settings) for each in present() if each.settings)

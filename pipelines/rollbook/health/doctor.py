@@ -64,9 +64,6 @@ def _check_settings(at: Examined) -> Iterator[Finding]:
     yield Finding("settings", Level.OK, says)
     for says in misspelt():
         yield Finding("settings", Level.FAILED, says)
-    names = ", ".join(settings.notify_names)
-    says = f"alerts go to {names} (nothing was sent now)" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
-    yield Finding("alerts", Level.OK, says)
     for path in filter(_is_open, secret_files()):
         yield Finding("settings", Level.WARNING, f"{path} holds a secret and others may read it: chmod 600 {path}")
     if shown := sorted(secrets_in_environment()):

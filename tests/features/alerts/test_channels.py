@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from rollbook.features.alerts import channels
-from rollbook.settings import messengers
+from rollbook.features.alerts.addresses import messengers
 from tests.support.tiers import daily, slow
 from tests.support.wire.drips import sending
 from tests.support.wire.listeners import ACCOUNT, Mailbox, Webhook, mailbox

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rollbook.features.export import oneroster
+from rollbook.features.pages.commands import write_pages
 from rollbook.features.pages.progress import Chosen
 from rollbook.reading.formats import Format
 from rollbook.reading.query import export
-from rollbook.terminal.answers import write_pages
 from rollbook.util import files
 from tests.support.nights import House, new_house, night
 from tests.support.processes.kills import die_at_step, forked, killed_or_done

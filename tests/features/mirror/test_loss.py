@@ -10,9 +10,9 @@ import pytest
 
 from rollbook.errors import LostError
 from rollbook.features.mirror.mirror import Mirror
-from rollbook.health import status
 from rollbook.night import past
 from rollbook.night.discard import discard, undo_discard
+from rollbook.night.prune import prune
 from rollbook.night.restore import restore
 from tests.features.mirror.test_mirror import command, copied_days, copy_of
 from tests.support.nights import ChangingNights, House, new_house, night
@@ -123,7 +123,7 @@ def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
         lambda house: discard(house.rollbook().writer(), night(3), reason="nonsense"),
         lambda house: erase(house, 20),
         lambda house: restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[0]),
-        lambda house: status.prune(house.rollbook(keep_days=2)),
+        lambda house: prune(house.rollbook(keep_days=2).writer()),
     ],
     ids=["backfill", "rebuild", "discard", "erase", "restore", "prune"],
 )

@@ -16,7 +16,7 @@ from rollbook.features.mirror import mirror
 from rollbook.features.mirror.mirror import Mirror
 from rollbook.night.discard import discard
 from rollbook.night.past import always
-from tests.support.nights import House, findings_of, new_house, night, status_of
+from tests.support.nights import House, findings_of, line_of, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.warehouses.begun import begin, begin_changing
 from tests.support.warehouses.erasures import erase
@@ -103,7 +103,7 @@ def test_each_row_that_readers_have_otherwise_is_found(house: House) -> None:
     assert caught.value.message == wrong
     said = f"{PROVEN.format(0)}. On 2026-11-21 that failed: {wrong}"
     assert house.rollbook().listener(Mirror).remark() == said
-    assert status_of(house.rollbook()).copy == said
+    assert line_of(house.rollbook(), "copy") == said
 
 
 def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from rollbook.outputs import report
 
 from rollbook.errors import HeldError, KeyRefusedError
 from rollbook.features.morning import morning
+from rollbook.features.morning import page as report
 from rollbook.landing.manifest import Hold, TableCounts
 from tests.support.nights import approve_held, new_house
 from tests.support.reading import writable

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollbook.features.pseudonymous.contents import CODE, LEFT_OUT, STUDENT
 from rollbook.store import schema
 from rollbook.tables import TABLES
 from rollbook.views import catalog
-from rollbook.features.pseudonymous.contents import CODE, LEFT_OUT, STUDENT
 from tests.support.nights import House, night
 from tests.support.warehouses.pseudonyms import STUDENTS, WORDS, Secrets, codes, ident, lived, pseudonymous, rows
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from rollbook.errors import BusyError, MachineError
-from rollbook.health.doctor import Level
+from rollbook.health.finding import Level
 from rollbook.night.stages import merge, snapshot
 from rollbook.opened import Rollbook
 from tests.support.nights import Expected, House, findings_of, landed, night

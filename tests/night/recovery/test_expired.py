@@ -11,8 +11,8 @@ import pytest
 
 from rollbook.errors import DamagedError, ExpiredError, HeldError
 from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
-from rollbook.health.status import prune as prune_now
 from rollbook.night import past
+from rollbook.night.prune import prune as prune_now
 from tests.night.recovery.losses import LISTED, change_rows, delete, lose_only_the_build_folder
 from tests.support.nights import Expected, House, new_house, night
 from tests.support.reading import rows

@@ -22,6 +22,7 @@ class AlertMessages(Feature):
     """Messages about nights that went wrong."""
 
     name = "alerts"
+    settings = "rollbook.features.alerts.addresses:AlertSettings"
 
     def commands(self) -> None:
         """`rollbook notify`."""
@@ -35,11 +36,17 @@ class AlertMessages(Feature):
 
     def lines(self, rollbook: Rollbook) -> Iterator[Finding]:
         """Whom alerts reach."""
+        from rollbook.features.alerts.addresses import AlertSettings
         from rollbook.health.finding import Finding, Level
 
-        names = ", ".join(rollbook.settings.notify_names)
-        says = f"go to {names} (nothing was sent now)" if names else "go to nobody: ROLLBOOK_NOTIFY is not set"
-        yield Finding("alerts", Level.OK, says)
+        if names := ", ".join(AlertSettings.of(rollbook.settings).notify_names):
+            yield Finding("alerts", Level.OK, f"go to {names} (nothing was sent now)")
+        else:
+            yield Finding(
+                "alerts",
+                Level.WARNING,
+                "nobody is told of a failed or a held night: set ROLLBOOK_NOTIFY, and try it with `rollbook notify --test`",
+            )
 
 
 FEATURE = AlertMessages()

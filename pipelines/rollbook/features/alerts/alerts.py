@@ -32,6 +32,7 @@ from rollbook.errors import (
     UndeliveredError,
     unexpected_error,
 )
+from rollbook.features.alerts.addresses import AlertSettings
 from rollbook.features.alerts.channels import send
 from rollbook.landing import formats
 from rollbook.night.listeners import Listener
@@ -116,7 +117,7 @@ class Alerts(Listener):
         self.place = place
         self.settings = settings
         self.clock = clock
-        self.channels = self.settings.notify_names
+        self.channels = AlertSettings.of(settings).notify_names
         self._path = place.warehouse.build / "alerts.json"
 
     def began(self, at: datetime) -> None:  # noqa: ARG002 - whatever was restored, and whenever
@@ -311,7 +312,7 @@ def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
     """
     groups: dict[tuple[str, tuple[str, ...]], list[News]] = {}
     for name, own in alerts.items():
-        notify = own.settings.notify
+        notify = AlertSettings.of(own.settings).notify
         for message in own.load().outbox:
             channels = tuple(c for c in message.channels if c in own.channels)  # other addresses are no longer set
             group = groups.setdefault((notify.get_secret_value() if notify else "", channels), [])
@@ -320,7 +321,7 @@ def deliver(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
         if any(news.is_due(wait=wait) for news in due):
             now = [news for news in due if not news.message.tries or news.is_due(wait=False)]
             taken = [news._replace(message=mine) for news in now if (mine := news.alerts.take(news.message))]
-            notify = taken[0].alerts.settings.notify if taken else None
+            notify = AlertSettings.of(taken[0].alerts.settings).notify if taken else None
             failed = send(notify, channels, *_written(taken)) if notify and channels else {}
             for error in failed.values():
                 log.warning("An alert was not delivered: %s", error.message)

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rollbook.errors import UndeliveredError
+from rollbook.features.alerts.addresses import messengers
 from rollbook.settings import (
     is_of_library,
-    messengers,
     public_environment,
     secrets_in_environment,
     with_secrets_of_libraries,
@@ -81,7 +81,7 @@ def main() -> None:
         if hasattr(notifier, "smtp_host"):
             notifier.headers["Auto-Submitted"] = "auto-generated"  # no out-of-office notes in return
     logger = logging.getLogger("apprise")
-    logger.filters.clear()  # `settings` drops every line; here the results need them, to explain a failure
+    logger.filters.clear()  # `messengers` drops every line; here the results need them, to explain a failure
     logger.setLevel(logging.DEBUG)
     results = apprise.Apprise([*chosen.values()]).notify(
         title=order["subject"],

@@ -24,9 +24,10 @@ def notify(
 
     Exits 1 if one did not.
     """
+    from rollbook.features.alerts.addresses import AlertSettings
     from rollbook.features.alerts.channels import send
 
-    settings = load(fetches=False)
+    settings = AlertSettings.of(load(fetches=False))
     if not test:
         raise ArgumentError("Add --test to send a test message; alerts about nights go out by themselves")
     if settings.notify is None:

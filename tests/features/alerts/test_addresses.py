@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rollbook.errors import SettingError
-from rollbook.settings import Settings, load
+from rollbook.features.alerts.addresses import AlertSettings
+from rollbook.settings import load
 
 SLACK = "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 
 
-def settings(notify: str) -> Settings:
-    return load(base_url="https://records.example.org", api_key="k3y", _env_file=None, notify=notify)
+def settings(notify: str) -> AlertSettings:
+    return AlertSettings.of(load(base_url="https://records.example.org", api_key="k3y", _env_file=None, notify=notify))
 
 
 @pytest.mark.parametrize(
