@@ -85,8 +85,8 @@ class Staged:
 class Part:
     """The part of one set in a day: the staged rows of the day's landings, and by landing, whom it states absent.
 
-    `proven`: at least one of the landings proved the set complete. `ids_are_unique`: no record came twice, so no row can
-    contradict another. `has_refused`: values of records were refused.
+    `proven`: at least one of the landings proved the set complete. `ids_are_unique`: no record came twice, so no row
+    can contradict another. `has_refused`: values of records were refused.
     """
 
     set: str

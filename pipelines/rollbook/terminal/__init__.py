@@ -34,7 +34,6 @@ from rollbook.settings import (
     PREFIX,
     ROOT,
     common_path,
-    load,
     place,
     public_environment,
     secrets_in_environment,
@@ -42,12 +41,10 @@ from rollbook.settings import (
 from rollbook.store.published import DEMO_FOLDER
 from rollbook.tables import SETS
 from rollbook.util import files
-from rollbook.util.imports import light
 from rollbook.util.text import cell, printable
 
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
-    from rollbook.opened import Rollbook
     from rollbook.source.pagination import Progress as Show
 
 PACKAGE = Path(__file__).resolve().parent.parent

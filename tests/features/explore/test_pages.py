@@ -16,7 +16,8 @@ from starlette.datastructures import QueryParams
 from rollbook.errors import ArgumentError, NothingLandedError
 from rollbook.features.explore import pages
 from rollbook.features.explore.book import ROWS, Book, Listing
-from rollbook.features.morning.morning import REASONS, short_date
+from rollbook.features.morning.morning import REASONS
+from rollbook.reading.charts import short_date
 from rollbook.reading.formats import Format
 from rollbook.reading.query import export
 from rollbook.store.statements import environment

@@ -18,7 +18,7 @@ from rollbook.errors import ArgumentError
 from rollbook.features.explore.book import COUNTED, Book, Listing, Row, number, sql
 from rollbook.features.morning import morning
 from rollbook.features.pages import progress
-from rollbook.reading import access
+from rollbook.reading import access, charts
 from rollbook.store.database import machine_errors
 from rollbook.store.statements import in_order
 from rollbook.tables import TABLES
@@ -64,9 +64,9 @@ COMPARISONS = {
 }
 
 
-def charts(days: Sequence[Row], *values: tuple[str, Any]) -> list[morning.Chart]:
+def charts_of(days: Sequence[Row], *values: tuple[str, Any]) -> list[charts.Chart]:
     """A line chart for each value, by heading; none before the second day."""
-    return [morning.trend(days, [value]) for value in values] if len(days) > 1 else []
+    return [charts.trend(days, [value]) for value in values] if len(days) > 1 else []
 
 
 def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
@@ -80,7 +80,7 @@ def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 -
         "sentence": morning.last_night(data, is_old=False),
         "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(data)],
         "flags": {words: flag for flag, words in morning.REASONS},
-        "charts": charts(data.trend, *morning.VALUES, STUDENTS),
+        "charts": charts_of(data.trend, *charts.VALUES, STUDENTS),
     }
 
 
@@ -193,7 +193,7 @@ def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
         "found": records[0],
         "key": key,
         "compared": _compared(book, trend),
-        "charts": charts(trend, COMPLETION, SCORE, STUDENTS),
+        "charts": charts_of(trend, COMPLETION, SCORE, STUDENTS),
         "listing": book.listing(params, sql("roster"), order, class_id=key, text=params.get("text", "").strip()),
     }
 
@@ -318,7 +318,7 @@ def institutions(book: Book, params: QueryParams) -> dict[str, Any]:
         "chosen": chosen,
         "names": [row.institution for row in book.rows("SELECT institution FROM main.institutions ORDER BY 1")],
         "more": len(chosen) - MAX_DRAWN,
-        "trends": {name: charts(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
+        "trends": {name: charts_of(days[::-1], STUDENTS, COMPLETION, SCORE) for name, days in trends.items()},
         "listing": book.listing(params, sql("institutions"), "stands = 'up to date', institution", chosen=chosen),
     }
 
@@ -441,7 +441,7 @@ def _since(book: Book) -> date:
     return book.days[0] - timedelta(days=DAYS)
 
 
-def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[morning.Chart]:
+def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[charts.Chart]:
     """A student's charts: a day on which the student was not there is a gap."""
     landed = [day for day in reversed(book.days) if day > _since(book)]
     events = progress.events_of(spans, landed[0])

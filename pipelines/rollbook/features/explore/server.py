@@ -31,7 +31,7 @@ from starlette.routing import Route
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.features.explore import pages
 from rollbook.features.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
-from rollbook.features.morning import morning
+from rollbook.reading import charts
 from rollbook.settings import is_of_all
 from rollbook.util import pages as shared
 from rollbook.util.address import Kept
@@ -195,8 +195,8 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    templates = shared.environment("rollbook.features.explore", cell=cell, day=morning.long_date, sentence=sentence)
-    templates.filters.update(severity=morning.severity_word, sparkline=morning.sparkline)
+    templates = shared.environment("rollbook.features.explore", cell=cell, day=charts.long_date, sentence=sentence)
+    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline)
     templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rollbook.features.feature import Feature
 
 if TYPE_CHECKING:
-    from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
 
 

@@ -9,16 +9,33 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import duckdb
 from jinja2 import Environment
 
+from rollbook.reading.charts import (
+    KEYS,
+    LEGEND,
+    SEVERITIES,
+    SQUARE,
+    Chart,
+    Label,
+    Row,
+    all_rows,
+    last_days,
+    long_date,
+    scale,
+    severity_word,
+    short_date,
+    sparkline,
+    trend,
+)
 from rollbook.store.statements import apart, statements
 from rollbook.util import pages
 from rollbook.util.text import count_of, figure
@@ -30,8 +47,6 @@ CLASSES_TO_WATCH = 10
 CLASSES_LISTED = 25
 CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # on the first night the rest are folded, later those as before
-# A severity in a word, from so many on; it counts 1 to 2 for each reason.
-SEVERITIES = ((4, "high"), (2, "medium"), (0, "low"))
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
 REASONS = (
@@ -43,9 +58,6 @@ REASONS = (
 )
 
 sql = statements("rollbook.features.morning")
-
-# A row of a query, with the columns as attributes.
-Row = SimpleNamespace
 
 
 @dataclass(frozen=True)
@@ -323,13 +335,6 @@ def _changes(con: duckdb.DuckDBPyConnection, day: date) -> list[str]:
     return [f"{n:,} {one if n == 1 else many}" for n, (one, many) in zip(counted or (), phrases, strict=True) if n]
 
 
-def all_rows(con: duckdb.DuckDBPyConnection, query: str, **values: Any) -> list[Row]:
-    """The rows of a query, with their columns as attributes."""
-    result = con.execute(query, values)
-    columns = [column[0] for column in result.description or ()]
-    return [Row(**dict(zip(columns, row, strict=True))) for row in result.fetchall()]
-
-
 def _one(con: duckdb.DuckDBPyConnection, query: str) -> Any:
     row = con.execute(query).fetchone()
     return row[0] if row else None
@@ -346,52 +351,9 @@ OUTCOMES = {
     "missing": ("\N{EN DASH}", "bad"),
     "discarded": ("/", "muted"),
 }
-SQUARE = "\N{BLACK SQUARE}"
 
-LEGEND = 24  # a line of the legend
-KEYS = 4  # legend entries per line, on the narrowest phone
 ROW = 36  # a class with the bar below the title
 SIDE = 27  # a class with the bar beside the title
-SPARK_DAYS = 28
-PANEL = 128  # a line of the month, with the heading
-DOT = 7
-
-
-# A filled rectangle: x, y, width, height and colour.
-Bar = tuple[float, float, float, float, str]
-# A line through points, the colour and the width; a dot if both ends are the same point.
-Line = tuple[tuple[tuple[float, float], ...], str, int]
-# A class's title, in a box that truncates the text on a narrow screen: text, x, y, width and alignment.
-Title = tuple[str, float, float, float, str]
-
-
-class Label(NamedTuple):
-    """Any other text: x and the baseline y, shifted by `dx` pixels."""
-
-    text: str
-    x: float
-    y: float
-    colour: str = "muted"
-    anchor: str = "start"
-    dx: float = 0
-    bold: bool = False
-
-
-@dataclass
-class Chart:
-    """One chart: name, title, alternative text and shapes. `legend` entries are mark, colour, words."""
-
-    per_line: ClassVar = KEYS
-
-    name: str
-    title: str
-    alt: str
-    height: int
-    legend: tuple[tuple[str, str, str], ...] = ()
-    bars: list[Bar] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    titles: list[Title] = field(default_factory=list)
-    labels: list[Label] = field(default_factory=list)
 
 
 def draw(morning: Morning) -> tuple[Chart, ...]:
@@ -454,68 +416,6 @@ def _compare(shown: tuple[ComparedClass, ...]) -> Chart:
     return chart
 
 
-VALUES: tuple[tuple[str, Callable[[Row], float | None]], ...] = (
-    ("Completion, %", lambda d: d.completion),
-    ("Score", lambda d: d.score),
-    ("Active within 7 days, %", lambda d: d.active),
-)
-
-
-def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float | None]]] = VALUES) -> Chart:
-    """Lay out a line for each value, by heading, each below the last. There must be two days or more."""
-    first, last = days[0].day, days[-1].day
-    span = (last - first).days
-    across = scale(first.toordinal(), last.toordinal(), 14, 86)
-    # As many dates as fit on the narrowest phone.
-    weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
-    bottom = PANEL * len(values)
-    chart = Chart(
-        "trend", last_days(days), f"{len(values)} lines from {short_date(first)} to {short_date(last)}. ", bottom + 12
-    )
-    chart.labels = [Label(short_date(day), across(day.toordinal()), bottom + 4, anchor="middle") for day in weeks]
-    described = []
-    for top, (heading, value) in zip(range(0, bottom, PANEL), values, strict=True):
-        high, low = top + 24, top + PANEL - 12
-        chart.labels.append(Label(heading, 0, top + 13))
-        chart.lines += [(((x, high), (x, low)), "grid", 1) for x in (across(day.toordinal()) for day in weeks)]
-        points = [(across(d.day.toordinal()), v) for d in days if (v := value(d)) is not None]
-        if not points:
-            chart.labels.append(Label("no values", 50, (high + low) / 2, anchor="middle"))
-            continue
-        up = _up([v for _, v in points], low, high)
-        chart.lines.append((tuple((x, up(v)) for x, v in points), "strong", 2))
-        for (x, v), anchor, dx, bold in ((points[0], "end", -7, False), (points[-1], "start", 7, True)):
-            chart.lines.append((((x, up(v)), (x, up(v))), "strong", DOT))
-            chart.labels.append(Label(figure(v), x, up(v) + 4.5, "ink", anchor, dx, bold))
-        described.append(f"{heading.lower()}: {figure(points[0][1])} to {figure(points[-1][1])}")
-    chart.alt += f"{'; '.join(described)}."
-    return chart
-
-
-def last_days(days: Sequence[Row]) -> str:
-    """A title for a trend's days: how many, and how many have records."""
-    span = (days[-1].day - days[0].day).days + 1
-    return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
-
-
-def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:
-    """A line's vertical scale. It spans at least five points, so that a change of a tenth does not look dramatic."""
-    low, high = min(values), max(values)
-    spare = max(5 - (high - low), 0) / 2
-    return scale(low - spare, high + spare, bottom - 4, top + 4)
-
-
-def sparkline(steps: Sequence[tuple[int, float]] | None) -> list[tuple[float, float]]:
-    """The points, in a box of 100 by 20, of a figure's steps: how many days ago each began (up to SPARK_DAYS), and the
-    value, which holds until the next.
-    """
-    if not steps:
-        return []
-    across, up = scale(SPARK_DAYS, 0, 0, 100), _up([value for _, value in steps], 20, 0)
-    ends = [*(ago for ago, _ in steps[1:]), 0]
-    return [(across(ago), up(value)) for (first, value), end in zip(steps, ends, strict=True) for ago in (first, end)]
-
-
 def _syncs(nights: tuple[Night, ...]) -> Chart:
     outcomes = [night.outcome for night in nights]
     described = "; ".join(f"{short_date(night.day)} {night.outcome}" for night in nights if night.outcome != "synced")
@@ -539,18 +439,8 @@ def _syncs(nights: tuple[Night, ...]) -> Chart:
     return chart
 
 
-def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """The place of a value between `start` and `end`."""
-    return lambda value: round(start + (value - low) / (high - low) * (end - start), 2)
-
-
 def _signed(compared: ComparedClass) -> str:
     return f"{compared.points:+.1f}".replace("-", "\N{MINUS SIGN}")
-
-
-def short_date(day: date) -> str:
-    """A day in a chart: 23 Nov."""
-    return f"{day.day} {day:%b}"
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -607,11 +497,6 @@ def render(
             trend=last_days(morning.trend) if morning.trend else "",
         )
     )
-
-
-def severity_word(severity: float | None) -> str:
-    """High, medium or low; empty for nobody to watch."""
-    return "" if severity is None else next(words for least, words in SEVERITIES if severity >= least)
 
 
 def verdict(morning: Morning) -> str:
@@ -697,8 +582,3 @@ def since(today: Row, day: Row | None, measure: str, *, again: bool = False) -> 
     if abs(now - then) < 0.05:
         return f"unchanged since {earlier}"
     return f"{UP if now > then else DOWN} {abs(now - then):.1f} points since {earlier}"
-
-
-def long_date(day: date) -> str:
-    """A day as people write it: Monday, 23 November 2026."""
-    return f"{day:%A}, {day.day} {day:%B %Y}"

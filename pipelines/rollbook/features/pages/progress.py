@@ -23,7 +23,7 @@ from statistics import fmean
 import duckdb
 
 from rollbook.errors import ArgumentError, MachineError
-from rollbook.features.morning.morning import (
+from rollbook.reading.charts import (
     SEVERITIES,
     Chart,
     Label,

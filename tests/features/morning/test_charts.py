@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rollbook.features.morning import morning
-from rollbook.features.morning.morning import Chart, ComparedClass, Morning, Night, Row, WatchedClass, sparkline
+from rollbook.features.morning.morning import ComparedClass, Morning, Night, WatchedClass
+from rollbook.reading.charts import SQUARE, Chart, Row, sparkline
 
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
@@ -100,7 +101,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     assert [colour for *_, colour in chart.bars] == ["good", "warn", "warn", "bad", "bad", "muted"]
     assert texts(chart) == ["?", "!", CROSS, DASH, "/", "28 Oct"]
     assert [(mark, words) for mark, _, words in chart.legend] == [
-        *((morning.SQUARE, "synced"), ("?", "unproven"), ("!", "held")),
+        *((SQUARE, "synced"), ("?", "unproven"), ("!", "held")),
         *((CROSS, "failed"), (DASH, "missing"), ("/", "discarded")),
     ]
     assert chart.alt == (
