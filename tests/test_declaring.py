@@ -23,7 +23,7 @@ SYNC = """
 import sys
 from datetime import datetime
 from rollbook.settings import load
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 now = datetime.fromisoformat(sys.argv[1])
 rollbook = assemble(load(_env_file=None), clock=lambda: now)

@@ -10,7 +10,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import ROOT, load

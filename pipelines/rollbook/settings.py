@@ -606,7 +606,7 @@ class _Place(Group):
 def feature_groups() -> list[type[Group]]:
     """Return the groups of settings that features declare."""
     # By name: features lie above.
-    return list(resolve_name("rollbook.features.feature:settings_groups")())
+    return list(resolve_name("rollbook.feature:settings_groups")())
 
 
 @cache

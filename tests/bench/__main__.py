@@ -22,7 +22,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.sandbox.institution import is_holiday
 from rollbook.settings import load

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.cli import serve
-from rollbook.features.opening import open_rollbook
+from rollbook.opening import open_rollbook
 from rollbook.sandbox import Sandbox
 from tests.support.processes.commands import dagster_home
 from tests.support.reading import rows

@@ -12,7 +12,8 @@ import dagster as dg
 import pytest
 import time_machine
 
-from rollbook.defs.partitions import INSTITUTION_TAG, SYNC_TAG
+from rollbook.defs.partitions import SYNC_TAG
+from rollbook.features.district.definitions import INSTITUTION_TAG
 from rollbook.settings import ROOT
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.processes.commands import UNREACHABLE
@@ -89,7 +90,7 @@ def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> N
     code = (
         "import sys\nfrom rollbook.definitions import defs\n"
         "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"
-        "print([m for m in sys.modules if m.startswith(('rollbook.features.district', 'rollbook.defs.district'))])"
+        "print([m for m in sys.modules if m.startswith(('rollbook.features.district', 'rollbook.features.district.definitions'))])"
     )
     env = {**UNREACHABLE, "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse"), "PATH": "/usr/bin", "HOME": str(tmp_path)}
     output = subprocess.run(

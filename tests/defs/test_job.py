@@ -19,10 +19,10 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from rollbook import settings
 from rollbook.defs import assets, checks, runs
-from rollbook.defs.by_hand import UI
 from rollbook.defs.component import RollbookComponent
-from rollbook.defs.facts import FILE
-from rollbook.defs.school import School
+from rollbook.defs.events import FILE
+from rollbook.defs.jobs import UI
+from rollbook.defs.resources import School
 from rollbook.errors import HeldError, NotConfirmedError
 from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.night.discard import undo_discard
@@ -211,7 +211,7 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, jo
         assert note["held"] == digest
         assert "| students | 60 | 0 | 0 | 20 |" in note["what would change"]
         looked = graph.checks(held)
-        # The published file is checked all the same: no check is left undone, which the UI would show as failed.
+        # The published file is checked even so: the UI would show a check that was left undone as failed.
         declared = job.defs.resolve_asset_graph().asset_check_keys
         assert set(looked) == {f"{k.asset_key.to_user_string()}:{k.name}" for k in declared}
         assert {n: e.metadata["found"].value for n, e in looked.items() if not e.passed and "roster" not in n} == {
@@ -289,8 +289,8 @@ def test_a_night_that_is_held_is_not_late_but_the_one_that_never_came_is(house: 
         house.sync()
     for hours, late in ((3, ""), (24, f"the night of {night(3)} 02:15 was not synced: run `rollbook sync`")):
         house.now += timedelta(hours=hours)
-        found = checks.look(house.rollbook())
-        assert str(found[FILE, checks.IS_FRESH]).partition(", and")[0] == late
+        found = {finding.check: finding.problem for finding in checks.look(house.rollbook())}
+        assert found[FILE, checks.IS_FRESH].partition(", and")[0] == late
         assert found[FILE, checks.HELD] == str(night(2))
 
 
@@ -298,7 +298,7 @@ def test_a_change_that_nobody_confirmed_fails_its_run() -> None:
     """The operator asked for it and got nothing, unlike a held sync."""
     counts = (TableCounts(table="students", before=60, added=0, changed=0, removed=20),)
     with pytest.raises(runs.Failed) as failed:
-        runs.end(cast("Any", None), NotConfirmedError("Held: 20 go.", Hold(reason="20 go", counts=counts)))
+        runs.end(cast("Any", None), NotConfirmedError("Held: 20 go.", Hold(reason="20 go", counts=counts)), {})
     assert failed.value.description == "20 go."
     assert "| students | 60 | 0 | 0 | 20 |" in str(failed.value.metadata["what would change"].value)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import time_machine
 from rollbook.defs import runs
 from rollbook.defs.component import load
 from rollbook.errors import CheckError, HeldError
+from rollbook.features.alerts import definitions as alerts
 from rollbook.night import sync
 from rollbook.night.discard import discard, undo_discard
 from rollbook.night.past import always
@@ -30,6 +34,11 @@ from tests.support.wire.listeners import Webhook
 pytestmark = pytest.mark.slow
 
 
+def sending() -> list[threading.Thread]:
+    """What sends alerts in the background."""
+    return [thread for thread in threading.enumerate() if thread.name == alerts.SENDER]
+
+
 class Watch:
     """The sensors as the daemon evaluates them, each with a cursor."""
 
@@ -39,17 +48,24 @@ class Watch:
         self.recorded: list[Any] = []
 
     def look(self) -> None:
-        """One tick of each; the events are recorded, as the daemon does."""
+        """One tick of each, until the alerts are sent."""
+        for name in ("record", "watch"):
+            self.tick(name)
+        for thread in sending():
+            thread.join()
+
+    def tick(self, name: str) -> str | None:
+        """One tick of a sensor; the events are recorded, as the daemon does. Returns why it was skipped."""
         self.job.defs = load()
-        for sensor in self.job.defs.sensors or ():
-            assert isinstance(sensor, dg.SensorDefinition)
-            repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(sensor.name)
-            with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
-                tick = sensor.evaluate_tick(context)
-                self.cursors[sensor.name] = tick.cursor
-                self.recorded += tick.asset_events
-                for event in tick.asset_events:
-                    self.job.instance.report_runless_asset_event(event)
+        sensor = next(sensor for sensor in self.job.defs.sensors or () if sensor.name == name)
+        repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(name)
+        with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
+            tick = sensor.evaluate_tick(context)
+        self.cursors[name] = tick.cursor
+        self.recorded += tick.asset_events
+        for event in tick.asset_events:
+            self.job.instance.report_runless_asset_event(event)
+        return tick.skip_message
 
 
 @pytest.fixture
@@ -182,6 +198,18 @@ def test_a_command_tells_its_own_end_without_dagster(tmp_path: Path, hook: Webho
     assert [h.split()[-1] for h in heads(hook)] == ["failed", "again"]
 
 
+def test_a_slow_messenger_does_not_hold_a_tick(watch: Watch, hook: Webhook, clock: Any) -> None:
+    """Dagster ends a tick after a minute."""
+    assert watch.job.run(night(1), tags=SYNC).success
+    clock.move_to(datetime(2026, 11, 21, 4, 16, tzinfo=UTC))
+    hook.delay = 2.0
+    for _ in range(2):
+        assert watch.tick("watch") == "it was checked whether the last night is late"
+    (sender,) = sending()
+    sender.join()
+    assert heads(hook) == [f"the sync of {night(2)} is late"]
+
+
 # --- what happened without Dagster ------------------------------------------------------------------------------------
 
 
@@ -219,9 +247,9 @@ def test_landings_without_dagster_are_marked_once_whatever_is_restarted(played: 
             names = [c.asset_check_key.name for c in watch.recorded if isinstance(c, dg.AssetCheckEvaluation)]
             assert sorted(names) == sorted(key.name for key in job.defs.resolve_asset_graph().asset_check_keys)
             watch.recorded.clear()
-            watch.look()
-            watch.cursors.clear()  # as after the loss of all cursors
-            watch.look()
+            for lost in ({}, {"record": None}, {"record": "set in the UI"}):
+                watch.cursors |= lost
+                watch.look()
             assert watch.recorded == []
         # A later landing of the same day, and one that is held.
         played.night(4, students(61))
@@ -268,6 +296,37 @@ def test_a_landing_that_readers_do_not_have_marks_no_table(
         assert days_of(watch.recorded, *FILE) == [(str(night(n)), 1) for n in (1, 2, 3)]
 
 
+def test_dagster_is_asked_only_for_newer_events_and_of_changed_months(
+    played: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dg.AssetRecordsFilter] = []
+    with graph.job(played, tmp_path / "home") as job:
+        observations, materializations = job.instance.fetch_observations, job.instance.fetch_materializations
+
+        def fetch(of: dg.AssetRecordsFilter, kind: Any, limit: int, cursor: str | None = None) -> Any:
+            asked.append(of)
+            return kind(of, limit=limit, cursor=cursor)
+
+        monkeypatch.setattr(job.instance, "fetch_observations", partial(fetch, kind=observations))
+        monkeypatch.setattr(job.instance, "fetch_materializations", partial(fetch, kind=materializations))
+        played.night(1)
+        played.at(2).service.students = students(20)
+        with pytest.raises(HeldError):
+            sync(played.rollbook().writer())
+        with graph.quarter_past_two(played, 2):
+            watch = Watch(job)
+            watch.tick("record")
+        held = observations(dg.AssetKey(FILE), limit=1).records[0].storage_id
+        for number in (20, 21):  # in December; the first tick reads the observation of the hold
+            played.night(number, students(60))
+            asked.clear()
+            with graph.quarter_past_two(played, number):
+                watch.tick("record")
+        assert [of.after_storage_id for of in asked if not of.asset_partitions] == [held]
+        assert {*chain.from_iterable(of.asset_partitions or () for of in asked)} == {str(night(20)), str(night(21))}
+        assert days_of(watch.recorded, *FILE) == [(str(night(n)), 1) for n in (1, 20, 21)]
+
+
 def test_while_a_run_is_under_way_nothing_is_recorded(played: House, tmp_path: Path) -> None:
     with graph.job(played, tmp_path / "home") as job:
         played.night(1)
@@ -279,8 +338,7 @@ def test_while_a_run_is_under_way_nothing_is_recorded(played: House, tmp_path: P
             with files.Lock(lock):
                 watch.look()
             assert watch.recorded == []
-            watch.look()  # the process is gone: `watch` marks the run as failed, in its turn after `record`
-            watch.look()
+            watch.look()  # the process is gone: the run is marked as failed
             assert days_of(watch.recorded, *FILE) == [(str(night(1)), 1)]
 
 

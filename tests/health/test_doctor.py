@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rollbook import settings
+from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.errors import HeldError
-from rollbook.features.assembly import assemble
 from rollbook.health.finding import Finding, Level
 from rollbook.night import sync
 from rollbook.util import machine

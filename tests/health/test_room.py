@@ -11,9 +11,9 @@ import pytest
 import time_machine
 from typer.testing import CliRunner
 
+from rollbook.assembly import assemble
 from rollbook.cli import app
 from rollbook.defs import component, runs
-from rollbook.features.assembly import assemble
 from rollbook.health import status
 from rollbook.night import sync
 from rollbook.opened import Rollbook

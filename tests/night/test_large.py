@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rollbook import settings, tables
+from rollbook.assembly import assemble
 from rollbook.errors import ExpiredError, SettingError
-from rollbook.features.assembly import assemble
 from rollbook.features.export import oneroster
 from rollbook.night import past
 from rollbook.tables import TABLES

@@ -16,8 +16,7 @@ import time_machine
 
 from rollbook import settings
 from rollbook.defs.component import load
-from rollbook.defs.school import School
-from rollbook.defs.sensors import unrecorded
+from rollbook.defs.resources import School
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
@@ -103,9 +102,9 @@ class Job:
 
     def record(self) -> list[Any]:
         """A tick of the sensor that marks what happened without the nightly job; returns what it recorded."""
-        with dg.build_sensor_context(self.instance) as context:
-            result = unrecorded(context, self.school)
-        events = [*(result.asset_events or ())] if isinstance(result, dg.SensorResult) else []
+        record = next(sensor for sensor in self.defs.sensors or () if sensor.name == self.school.named("record"))
+        with dg.build_sensor_context(self.instance, repository_def=self.defs.get_repository_def()) as context:
+            events = [*record.evaluate_tick(context).asset_events]
         for event in events:
             self.instance.report_runless_asset_event(event)
         return events

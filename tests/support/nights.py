@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 import stamina
 
-from rollbook.features.assembly import assemble, lines
+from rollbook.assembly import assemble, lines
 from rollbook.health.doctor import examine
 from rollbook.health.finding import Finding
 from rollbook.health.status import Status, load_status

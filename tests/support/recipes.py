@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from rollbook.assembly import chapters
 from rollbook.views import dictionary
 
 
 def recipes() -> dict[str, list[tuple[str, str]]]:
     """Each tool's blocks of code, with the language of each."""
-    _, _, page = dictionary.render().partition("\n## Connect from\n")
+    _, _, page = dictionary.render(chapters()).partition("\n## Connect from\n")
     page, _, _ = page.partition("\n## ")
     parts = re.split(r"^### (.+)$", page, flags=re.MULTILINE)
     return {

@@ -1,4 +1,4 @@
-"""A foreign web page, open in the operator's browser beside the UI, tries to command the UI, which goes on working.
+"""A foreign web page, open in the operator's browser next to the UI, tries to command the UI, which goes on working.
 
 Everything is real: `rollbook serve`, Chromium, which has the cookie, and a page from another port and other names of this
 machine, of which one means this machine only after the page was loaded (DNS rebinding).

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.sandbox import Sandbox
 from rollbook.settings import load

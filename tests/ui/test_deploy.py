@@ -114,6 +114,9 @@ def test_an_old_dagster_yaml_of_ours_is_replaced_and_an_edited_one_keeps_its_edi
     """The former one named a queue that is gone, with which no process of Dagster would start."""
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     now = CONFIGURATION.read_text()
+    for sensor in ("Rollbook's own sensor, `{}`", "`{}` ticks"):
+        now = now.replace(sensor.format("record"), sensor.format("watch"))  # as its comments were
+    now = now.replace("`watch` ticks twice a minute", "`watch` ticks every minute")
     old = now.replace(
         "instead of letting them wait for the lock.\nrun_coordinator:\n  module: dagster\n  class: QueuedRunCoordinator\n",
         "instead of letting them wait for the lock. Rollbook's own queue is Dagster's, and\n"

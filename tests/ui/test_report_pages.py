@@ -1,4 +1,4 @@
-"""The pages that `rollbook serve` offers beside the UI: a school's, many institutions', and a list."""
+"""The pages that `rollbook serve` offers in addition to the UI: a school's, many institutions', and a list."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from rollbook.features.morning.served import fleet_page, report_page
+from rollbook.features.district.served import district_page
+from rollbook.features.morning.served import report_page
 from tests.support.nights import folder, new_house
 from tests.support.records import classes, students
 
 REGISTRY = '[ash]\nbase_url = "https://ash.example"\n\n[birch]\nbase_url = "https://birch.example"\n'
 
-PAGES = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": fleet_page}
+PAGES = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": district_page}
 APP = Starlette(routes=[Route(path, answer) for path, answer in PAGES.items()])
 
 

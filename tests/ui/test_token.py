@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
-from rollbook.defs.by_hand import UI
+from rollbook.defs.jobs import UI
 from rollbook.errors import HeldError
 from rollbook.night import approvals
 from tests.support.nights import House, new_house

@@ -8,7 +8,7 @@ import gc
 gc.set_threshold(100_000)  # imports leave no garbage: looking for it took a sixth of the start-up time
 
 from rollbook.cli import data, run, serve  # noqa: E402, F401 - this registers them
-from rollbook.features.feature import present  # noqa: E402
+from rollbook.feature import present  # noqa: E402
 from rollbook.terminal import Panel, app, main  # noqa: E402
 
 __all__ = ["app", "main"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbook.errors import ArgumentError
-from rollbook.features.opening import open_rollbook, repaired
 from rollbook.landing.records import MAX_ID
+from rollbook.opening import open_rollbook, repaired
 from rollbook.reading import access as log
 from rollbook.reading.formats import check_target
 from rollbook.settings import ROOT, Settings, load
@@ -99,7 +99,9 @@ def docs(
         files.write(written, text.encode())
     else:
         check_target(written)
-        dictionary.write(written)
+        from rollbook.assembly import chapters
+
+        dictionary.write(written, chapters())
     out.print(f"Wrote {safe(str(written))}.")
 
 
@@ -122,7 +124,7 @@ def status(
     from rollbook.health.status import load_status
 
     rollbook = open_rollbook(demo=demo)
-    from rollbook.features.assembly import lines
+    from rollbook.assembly import lines
 
     status = load_status(rollbook.place, rollbook.settings, rollbook.clock(), lines(rollbook), home())
     if as_json:
@@ -205,7 +207,7 @@ def doctor() -> None:
     from rollbook.health.finding import Level
 
     rollbook = open_rollbook(fetches=True)
-    from rollbook.features.assembly import lines
+    from rollbook.assembly import lines
 
     levels = set()
     for finding in (
@@ -363,7 +365,7 @@ def subject(
     (the finding id_reused), what is from before is left out, and the output says so. Only the owner can read the file.
     Check the file before you hand it over: it names the student's teachers, and the accounts that exported records.
     """
-    from rollbook.features.assembly import personal
+    from rollbook.assembly import personal
     from rollbook.rights.subject import check_out, gather, write
 
     warehouse, target = warehouse_path(demo=demo), target.expanduser()

@@ -6,8 +6,7 @@ They call the night's functions, without Dagster; where Dagster runs, its sensor
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +16,8 @@ from rich.markup import escape
 
 from rollbook import settings
 from rollbook.errors import ArgumentError, NotConfirmedError
-from rollbook.features.opening import open_rollbook
 from rollbook.landing.manifest import Details, Hold
+from rollbook.opening import open_rollbook
 from rollbook.terminal import (
     Demo,
     Panel,
@@ -138,7 +137,7 @@ def sync(
     before = rollbook.landings.counted(chosen)
     from rollbook import night
 
-    with _recorded(rollbook, chosen), progress() as show:
+    with progress() as show:
         night.sync(rollbook.writer(show), chosen, details=details, fresh=fresh)
     if as_json:
         print_json(_as_json(rollbook.landings.counted(chosen)[-1]))
@@ -149,18 +148,6 @@ def sync(
             f"This was fetched at {synced.finished_at.astimezone(rollbook.settings.zone):%H:%M}, and is used again. To"
             " fetch it once more: rollbook sync --fresh"
         )
-
-
-@contextmanager
-def _recorded(rollbook: Rollbook, day: date) -> Iterator[None]:
-    """Count an institution's sync among the nights of its fleet. A single school has none."""
-    if not rollbook.settings.institution:
-        yield
-        return
-    from rollbook.features.district.nights import recorded
-
-    with recorded(rollbook, day):
-        yield
 
 
 def _as_json(synced: Manifest) -> dict[str, object]:
@@ -209,7 +196,7 @@ def _approve(rollbook: Rollbook, day: date | None, reason: str, *, every_day: bo
             Hold(reason="", counts=()),
         )
     digests = [each.hold_digest for each in held]
-    with _recorded(rollbook, days[-1]), progress() as show:
+    with progress() as show:
         approvals.approve(rollbook.writer(show), digests, days=days, reason=reason)
     for approved in days:
         _print_synced(rollbook, approved)
@@ -438,7 +425,7 @@ def prune(
     import dagster as dg
 
     from rollbook.defs import runs
-    from rollbook.defs.school import School
+    from rollbook.defs.resources import School
     from rollbook.landing.raw import newest_landed
 
     with dg.DagsterInstance.get() as instance:

@@ -36,7 +36,7 @@ from rich.markup import escape
 
 from rollbook import settings
 from rollbook.errors import ArgumentError, BusyError, HeldError, RollbookError
-from rollbook.features.opening import open_rollbook
+from rollbook.opening import open_rollbook
 from rollbook.settings import API_KEY, DEMO, IN_ROOT, PREFIX, ROOT, SERVED_BY, is_read_here
 from rollbook.store.database import machine_errors
 from rollbook.store.statements import statements
@@ -172,7 +172,7 @@ def _in_files(secrets: Mapping[str, str]) -> Iterator[None]:
 
 def _what_is_served() -> tuple[list[str], str]:
     """The host names that the UI answers to, and a clause that says when the syncs run. Raises SettingError."""
-    from rollbook.features.assembly import assemble, lines
+    from rollbook.assembly import assemble, lines
     from rollbook.health.finding import Level
 
     registry = settings.registry()

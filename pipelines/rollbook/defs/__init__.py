@@ -1,5 +1,5 @@
-"""Dagster: the assets, their checks, the days, the schedules and the sensors; a district's runs in `district`.
+"""Dagster: the assets, their checks, the days, jobs, schedules, sensors and resources of a school; or of a district.
 
-Plain classes and functions below do the work. `rollbook.definitions` builds everything from the settings, once, when
-Dagster loads it; what a run needs besides is read when the run starts.
+Plain classes and functions below do the work. `component.load` builds everything from the settings when Dagster loads
+the code. A run reads the settings anew.
 """

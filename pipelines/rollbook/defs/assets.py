@@ -2,29 +2,31 @@
 
 One run makes them all, whichever asset an operator picks, so that no snapshot stays unmerged and no history
 unpublished. A sync fetches one day. A run over other days (a backfill) rebuilds them from their landings, because the
-service keeps no history. The work itself is in `night`, and in `district` for several institutions.
+service keeps no history.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime
 
 import dagster as dg
 
 from rollbook.defs import checks, partitions, runs
-from rollbook.defs.facts import FILE, RAW, TABLE
-from rollbook.defs.school import School
-from rollbook.defs.work import Events, Options, run
+from rollbook.defs.events import FILE, RAW, TABLE, Event
+from rollbook.defs.resources import RESOURCE, School
+from rollbook.defs.work import Options, Outcome, do, results
 from rollbook.errors import CheckError, RollbookError
-from rollbook.features.assembly import assemble
 from rollbook.landing.raw import newest_landed
-from rollbook.settings import SourceSettings
 from rollbook.tables import TABLES, WALKED, fingerprint
 from rollbook.tables import Table as Declared
 from rollbook.util.cron import due
 
+# What a run does for a school, or for a district, on its days. May raise RollbookError.
+Work = Callable[[dg.AssetExecutionContext, Options, Sequence[date]], Outcome]
 
-def specs(school: School, sources: Mapping[str, SourceSettings]) -> Iterator[dg.AssetSpec]:
+
+def specs(school: School) -> Iterator[dg.AssetSpec]:
     """Yield the assets. The published file is stale after the longest time between two nights, and their grace."""
     for name in WALKED:
         says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
@@ -39,7 +41,7 @@ def specs(school: School, sources: Mapping[str, SourceSettings]) -> Iterator[dg.
             code_version=fingerprint(),
             group_name=school.named("tables"),
         )
-    nights = [due(source.cron) for source in sources.values()]
+    nights = [due(source.cron) for source in school.sources().values()]
     yield dg.AssetSpec(
         school.key(*FILE),
         deps=[school.key(TABLE, name) for name in TABLES],
@@ -69,35 +71,33 @@ def _columns(t: Declared) -> dg.TableSchema:
     )
 
 
-def assets(school: School, sources: Mapping[str, SourceSettings]) -> dg.AssetsDefinition:
-    """Return all assets, which one step makes together."""
+def assets(school: School, work: Work) -> dg.AssetsDefinition:
+    """Return all assets, which one step makes together. Raises SettingError."""
 
     @dg.multi_asset(
         name=school.named("sync"),
-        specs=[spec.replace_attributes(owners=["team:school-it"]) for spec in specs(school, sources)],
+        specs=[spec.replace_attributes(owners=["team:school-it"]) for spec in specs(school)],
         check_specs=[*checks.check_specs(school)],
-        partitions_def=partitions.days(school, sources),
+        partitions_def=partitions.days(school),
         backfill_policy=dg.BackfillPolicy.single_run(),
         # A run makes all assets, whichever it was launched from. Without this, the UI would each time ask to confirm
         # the others. It also makes every output optional: a held night marks what was landed, and no more.
         can_subset=True,
-        required_resource_keys={school.named("rollbook")},
+        required_resource_keys={school.named(RESOURCE)},
     )
-    def sync_all(context: dg.AssetExecutionContext, config: Options) -> Events:
+    def sync_all(context: dg.AssetExecutionContext, config: Options) -> Iterator[Event | dg.MaterializeResult[None]]:
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
         runs.mark_as_mine(context.instance, context.run.run_id)
         # Checks can be executed alone, too, and they have no days.
         has_days = context.has_partition_key or context.has_partition_key_range
         days = [date.fromisoformat(key) for key in context.partition_keys] if has_days else []
         try:
-            if (registry := school.registry()) is None:
-                yield from _school(context, config, school, days)
-            else:
-                from rollbook.defs import district  # a single school needs none of it
-
-                yield from district.work(context, config, school, days, registry)
+            outcome = work(context, config, days)
         except RollbookError as error:
-            runs.end(context, error)
+            outcome = Outcome(error=error)
+        yield from results(context, outcome.events)
+        if outcome.error is not None:
+            runs.end(context, outcome.error, outcome.metadata)
         try:
             if not school.given:  # else the instance belongs to others, too
                 runs.delete_old_runs(context.instance, newest_landed(*school.warehouses()))
@@ -107,20 +107,15 @@ def assets(school: School, sources: Mapping[str, SourceSettings]) -> dg.AssetsDe
     return sync_all
 
 
-def _school(context: dg.AssetExecutionContext, options: Options, school: School, days: Sequence[date]) -> Events:
-    """Do a single school's work, then check the published file, also after a failure."""
-    rollbook = assemble(school.settings(getattr(context.resources, school.named("rollbook")).folder))
-    today = {datetime.now(rollbook.settings.zone).date()}
-    is_sync = partitions.is_sync(context.run.tags, days, today)
-    failure: RollbookError | None = None
-    try:
-        if context.selected_asset_keys:
-            yield from run(context, options, school, rollbook, days, is_sync=is_sync)
-    except RollbookError as error:
-        failure = error
-    broken = failure.findings if isinstance(failure, CheckError) else {}
+def work(school: School, context: dg.AssetExecutionContext, options: Options, days: Sequence[date]) -> Outcome:
+    """Do a single school's work, then check the published file, also after a failure. Raises SettingError."""
+    rollbook, outcome = school.opened(context.resources), Outcome()
+    if context.selected_asset_keys:  # else only the checks are executed
+        is_sync = partitions.is_sync(context.run.tags, days, {datetime.now(rollbook.settings.zone).date()})
+        outcome = do(context, options, school, rollbook, days, is_sync=is_sync)
+    broken = outcome.error.findings if isinstance(outcome.error, CheckError) else {}
     # Dagster shows a check without a result as failed, so check the file that readers still have.
     with suppress(RollbookError, OSError):
-        yield from checks.results(school, {"": checks.look(rollbook, broken)})
-    if failure is not None:
-        raise failure
+        looked = checks.results(school, {"": checks.look(rollbook, broken)})
+        outcome = replace(outcome, events=[*outcome.events, *looked])
+    return outcome

@@ -1,17 +1,18 @@
 """The asset checks: of each landed set's newest night, of the tables and of the published file as they are now.
 
 Rollbook's own rules also run before each publish, so readers never see a broken file. Contradictions in the source only
-warn: the data are as the source sent them. The checks of a day are metadata of that day's materialization (`facts`).
+warn: the data are as the source sent them. The checks of a day are metadata of that day's materialization (`events`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain
 
 import dagster as dg
 
-from rollbook.defs.facts import FILE, RAW, TABLE, last_decided, unclear, unknown_fields
-from rollbook.defs.school import School
+from rollbook.defs.events import FILE, RAW, TABLE, last_decided, unclear, unknown_fields
+from rollbook.defs.resources import School
 from rollbook.health.data_quality import QUALITY_CHECKS, run_quality_checks
 from rollbook.health.status import freshness, open_holds, why_late
 from rollbook.landing.manifest import Manifest
@@ -19,10 +20,23 @@ from rollbook.opened import Rollbook
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 
-# A check's asset, below the school's name, and its name; the finding of each: a sentence, or a number of rows. A check
-# that passed found nothing.
+# A check's asset, below the school's name, and its name.
 Check = tuple[tuple[str, str], str]
-Findings = Mapping[Check, str | int]
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """What a check found: a problem in words, or how many rows contradict it. It passed if there is neither."""
+
+    check: Check
+    problem: str = ""
+    rows: int = 0
+
+    @property
+    def found(self) -> str:
+        """The problem, or the rows; empty if the check passed."""
+        return self.problem or (count_of(self.rows, "row") if self.rows else "")
+
 
 NEWEST, IS_FRESH, HELD, CONSISTENT = "newest_night", "is_fresh", "nothing_held", "is_consistent"
 ASK = "The data are as the service sent them: ask its representative."
@@ -60,8 +74,8 @@ def check_specs(school: School) -> Iterator[dg.AssetCheckSpec]:
         yield dg.AssetCheckSpec(name, asset=school.key(*asset), description=f"{sentence} If not: {advice}")
 
 
-def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) -> Findings:
-    """Look at the published file and at the newest night.
+def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) -> list[CheckFinding]:
+    """Look at the published file and at the newest night; returns the finding of each check.
 
     `broken` holds what stopped a next file, by rule: the published one follows all of Rollbook's own rules, or it would
     not have been published. Raises NothingLandedError before the first publish.
@@ -71,49 +85,52 @@ def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) 
     # A hold before a day that was synced since may still be decided, but need not be.
     waiting = [m.snapshot_date for m in open_holds(manifests) if m.snapshot_date >= synced]
     due, late_by = freshness(rollbook.settings, rollbook.clock(), rollbook.newest(), rollbook.warehouse.shown())
-    findings: dict[Check, str | int] = {
-        ((TABLE, check.table), check.name): rows
-        for check, rows in run_quality_checks(rollbook.warehouse.published_file)
-    }
     # A held night is late, too, but waits for a person's decision, and HELD says so.
     is_late = late_by is not None and due.date() not in waiting
     late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, (), rollbook.settings)}" if is_late else ""
-    findings |= {(FILE, IS_FRESH): late, (FILE, HELD): ", ".join(map(str, waiting))}
-    findings[FILE, CONSISTENT] = "; ".join(chain.from_iterable((broken or {}).values()))
-    newest = (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))
-    for manifest in [m for m in newest if m is not None][:1]:
-        findings |= {((RAW, name), NEWEST): _of_a_night(manifest, name) for name in WALKED}
-    return findings
+    newest = next(filter(None, (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))), None)
+    return [
+        *(
+            CheckFinding(((TABLE, check.table), check.name), rows=rows)
+            for check, rows in run_quality_checks(rollbook.warehouse.published_file)
+        ),
+        CheckFinding((FILE, IS_FRESH), late),
+        CheckFinding((FILE, HELD), ", ".join(map(str, waiting))),
+        CheckFinding((FILE, CONSISTENT), "; ".join(chain.from_iterable((broken or {}).values()))),
+        *(CheckFinding(((RAW, name), NEWEST), _of_walk(newest, name)) for name in WALKED if newest is not None),
+    ]
 
 
-def _of_a_night(manifest: Manifest, name: str) -> str:
-    """The findings about a set's walk; empty without any."""
+def _of_walk(manifest: Manifest, name: str) -> str:
+    """The problems of a set's walk; empty without any."""
     refused, hidden = manifest.rejected.get(name, 0), unclear(manifest, name)
-    findings = (
+    problems = (
         "" if manifest.proof(name) is not None else manifest.reason or "not proven",
         f"{count_of(hidden, 'record')} unclear" if hidden else "",
         f"{count_of(refused, 'record')} refused" if refused else "",
         f"unknown: {fields}" if (fields := unknown_fields(manifest, name)) else "",
     )
-    return "; ".join(filter(None, findings))
+    return "; ".join(filter(None, problems))
 
 
-def results(school: School, by_institution: Mapping[str, Findings]) -> Iterator[dg.AssetCheckEvaluation]:
+def results(school: School, by_institution: Mapping[str, Sequence[CheckFinding]]) -> Iterator[dg.AssetCheckEvaluation]:
     """Yield each check's result over these institutions; a single school's name is empty. It passes if all pass."""
-    for check in dict.fromkeys(chain.from_iterable(by_institution.values())):
-        asset, name = check
-        findings = {institution: of[check] for institution, of in by_institution.items() if check in of}
-        counts = {who: count_of(f, "row") if isinstance(f, int) else f for who, f in findings.items() if f}
-        metadata: dict[str, str | int] = {"institutions": listed([*findings])} if any(findings) else {}
-        if counts:
-            metadata["found"] = listed([f"{who} ({says})" if who else says for who, says in counts.items()])
-            metadata["what to do"] = CHECKS[check][1]
-        if rows := [f for f in findings.values() if isinstance(f, int)]:
-            metadata["how many"] = sum(rows)  # the UI plots it
+    by_check: dict[Check, dict[str, CheckFinding]] = {}
+    for institution, findings in by_institution.items():
+        for finding in findings:
+            by_check.setdefault(finding.check, {})[institution] = finding
+    for (asset, name), by_name in by_check.items():
+        failed = {institution: finding.found for institution, finding in by_name.items() if finding.found}
+        metadata: dict[str, str | int] = {"institutions": listed([*by_name])} if any(by_name) else {}
+        if failed:
+            metadata["found"] = listed([f"{who} ({found})" if who else found for who, found in failed.items()])
+            metadata["what to do"] = CHECKS[asset, name][1]
+        if asset[0] == TABLE:  # these count rows
+            metadata["how many"] = sum(finding.rows for finding in by_name.values())  # the UI plots it
         yield dg.AssetCheckEvaluation(
             asset_key=school.key(*asset),
             check_name=name,
-            passed=not counts,
+            passed=not failed,
             severity=dg.AssetCheckSeverity.ERROR if name in (IS_FRESH, CONSISTENT) else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
         )

@@ -1,13 +1,14 @@
 """Everything that Dagster loads: for Rollbook's own code location, and as a component of another Dagster project."""
 
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
 
-from rollbook.defs import assets, by_hand, partitions
-from rollbook.defs.school import RollbookResource, School
-from rollbook.defs.sensors import sensors
+from rollbook.defs import assets, jobs, schedules, sensors
+from rollbook.defs.resources import School, resources
+from rollbook.feature import present
 from rollbook.util import files
 
 
@@ -17,27 +18,20 @@ def load(school: School | None = None) -> dg.Definitions:
     Raises SettingError for a broken registry.
     """
     school = school or School()
-    sources = partitions.sources(school)
-    everything = assets.assets(school, sources)
-    job = dg.define_asset_job(
-        school.named(partitions.JOB),
-        selection=dg.AssetSelection.assets(everything),
-        executor_def=dg.in_process_executor,
-        description="Fetch both sets, snapshot, merge and publish them: one day, one run.",
-    )
-    # Our own UI's launchpad should offer no folder, and a launch can name none: neither a warehouse, nor one in which
-    # Dagster's own resource would store what the steps return, which is nothing.
-    resource = RollbookResource(folder=school.folder())
-    fixed = dg.ResourceDefinition(lambda _: resource, config_schema={}, description=RollbookResource.__doc__)
+    common = dg.Definitions(resources=resources(school), executor=None if school.given else dg.in_process_executor)
+    alone = [_single(school)] if school.registry() is None else []
+    of_features = (each.definitions(school) for each in present())
+    return dg.Definitions.merge(common, *alone, *filter(None, of_features))
+
+
+def _single(school: School) -> dg.Definitions:
+    """What Dagster loads for a single school."""
+    everything = assets.assets(school, partial(assets.work, school))
     return dg.Definitions(
         assets=[everything],
-        jobs=[job, *by_hand.jobs(school)],
-        schedules=partitions.schedules(school, sources),
-        sensors=sensors(school),
-        resources={school.named("rollbook"): resource}
-        if school.given
-        else {school.named("rollbook"): fixed, "io_manager": dg.mem_io_manager},
-        executor=None if school.given else dg.in_process_executor,
+        jobs=jobs.jobs(school, everything, partial(jobs.open_school, school)),
+        schedules=[schedules.nightly(school, source) for source in school.sources().values()],
+        sensors=[sensors.record(school, partial(sensors.unrecorded, school))],
     )
 
 

@@ -6,7 +6,7 @@ Dagster purges ticks by age (`retention` in dagster.yaml) but keeps runs and the
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -49,14 +49,14 @@ class Failed(dg.Failure):
         super().__init__(description, metadata=metadata, allow_retries=False)
 
 
-def end(context: dg.AssetExecutionContext, error: RollbookError) -> None:
-    """End a run with an error: raise Failed, unless its sync is held.
+def end(context: dg.AssetExecutionContext, error: RollbookError, metadata: Mapping[str, Any]) -> None:
+    """End a run with an error: raise Failed with this metadata, unless its sync is held.
 
     A held sync waits for a person's decision, while a failed one needs a repair; and a failed run would turn all twelve
     assets red. So the run ends with a warning and a tag, the day's tables stay unmarked, and `nothing_held` fails.
     """
     if not is_held(error):
-        raise Failed(error) from None
+        raise Failed(error, **metadata)
     context.log.warning(error.message)
     context.instance.add_run_tags(context.run.run_id, HELD_TAG)
 
@@ -93,14 +93,13 @@ def _end_with(process: int) -> None:
 
 
 def fail_orphaned_runs(instance: dg.DagsterInstance) -> None:
-    """Mark runs as failed whose process on this machine is gone.
+    """Mark runs as failed that died together with Dagster: for those, `run_monitoring` only waits out the time limit.
 
-    Dagster only notices the death of a process that its daemon started and still watches. A run that died together
-    with the daemon would stay "started" and block every later night.
+    Such a run would stay "started" and block every later night. A run on another machine is left alone.
     """
     for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)):
         lock = run_lock(instance, run.run_id)
-        if lock.exists():  # else it has not begun, or it is on another machine
+        if lock.exists():  # else it has not begun here
             with suppress(Timeout), files.Lock(lock, timeout=0):
                 instance.report_run_failed(run, "Its process is gone: it was killed, or the machine was switched off")
 
@@ -109,15 +108,6 @@ def is_under_way(instance: dg.DagsterInstance) -> bool:
     """Whether a run of Rollbook's is under way on this machine."""
     started = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
     return any(run_lock(instance, run.run_id).exists() for run in started)
-
-
-def each(fetch: Callable[..., Any], of: dg.AssetKey | dg.AssetRecordsFilter) -> Iterator[Any]:
-    """Yield all of Dagster's records of an asset, the newest first."""
-    page = fetch(of, limit=1000)
-    yield from page.records
-    while page.has_more:
-        page = fetch(of, limit=1000, cursor=page.cursor)
-        yield from page.records
 
 
 def delete_old_runs(instance: dg.DagsterInstance, newest: date | None, *, dry_run: bool = False) -> int:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 
@@ -28,9 +29,9 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
 
 from rollbook.defs import partitions
+from rollbook.defs.resources import School
 from rollbook.defs.runs import UNDER_WAY
-from rollbook.defs.school import School
-from rollbook.features.morning import served
+from rollbook.feature import present
 from rollbook.util import address, files
 from rollbook.util.request_guard import LIMITS, Guard
 
@@ -50,7 +51,7 @@ def keep_days_current(context: WorkspaceProcessContext, school: School, loaded: 
     while True:
         time.sleep(RELOAD_EVERY)
         try:
-            days = partitions.days(school, partitions.sources(school))
+            days = partitions.days(school)
             if days != loaded and not is_busy(context.instance):
                 context.reload_code_location(LOCATION)
                 loaded = days
@@ -74,11 +75,13 @@ def serve(host: str, port: int, workspace: str, names: Iterable[str] = ()) -> No
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the code server is stopped, too
     with DagsterInstance.get() as instance:
         school = School()
-        days = partitions.days(school, partitions.sources(school))
+        days = partitions.days(school)
         with WorkspaceProcessContext(instance, WorkspaceFileTarget([workspace]), version=__version__) as context:
             Thread(target=keep_days_current, args=(context, school, days), daemon=True).start()
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=POLL_MS)
-            app.routes[:0] = served.ROUTES  # first, since Dagster's last route takes every path
+            app.routes[:0] = chain.from_iterable(
+                each.routes() for each in present()
+            )  # first, since Dagster's last route takes every path
             with ExitStack() as stack:
                 opened = [stack.enter_context(address.listen(each, port)) for each in address.listened(host)]
                 kept = stack.enter_context(address.serving(Path(os.environ["DAGSTER_HOME"]), APP, port, host))

@@ -1,23 +1,22 @@
-"""The work of a run for one institution: sync a day, or rebuild landed days; and the events of what was made."""
+"""The work of a run for one institution: sync a day, or rebuild landed days; and the events that record it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from rollbook.defs import runs
-from rollbook.defs.facts import hold_note, made, unmarked
+from rollbook.defs import events, runs
+from rollbook.defs.events import Event
 from rollbook.defs.partitions import BY_HAND, NIGHTLY, SYNC_TAG
-from rollbook.defs.school import School
+from rollbook.defs.resources import School
 from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Details
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
 from rollbook.opened import Rollbook
-
-Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
-Events = Iterator[Event | dg.MaterializeResult[None]]
 
 
 class Options(dg.Config):
@@ -44,7 +43,16 @@ class Options(dg.Config):
     )
 
 
-def run(
+@dataclass(frozen=True)
+class Outcome:
+    """What a run records, and the error that ends it, with metadata that the UI shows with it."""
+
+    events: Sequence[Event] = ()
+    error: RollbookError | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def do(
     context: dg.AssetExecutionContext,
     options: Options,
     school: School,
@@ -52,48 +60,53 @@ def run(
     days: Sequence[date],
     *,
     is_sync: bool,
-) -> Events:
-    """Sync a day, or rebuild the landed days; then yield what was made of each day.
+) -> Outcome:
+    """Sync a day, or rebuild the landed days; returns what was made of each day.
 
-    Raises RollbookError, after the events of what was made all the same: a held landing, or a published night.
+    A night that failed may have made something, too: a landing that is held, or a file that was published before.
     """
-    if is_sync:
-        mark_as_sync(context)
     try:
-        done = _work(context, options, rollbook, days, is_sync=is_sync)
+        done = _sync(context, options, rollbook, days[0]) if is_sync else _backfill(context, options, rollbook, days)
     except RollbookError as error:
-        for day, groups in unmarked(context.instance, school, rollbook, days).items():
-            yield from outputs(context, made(school, rollbook, [day], groups))
-        if runs.is_held(error) and (held := rollbook.landings.held(days[0])) is not None:
-            yield hold_note(school, held)
-        raise
-    yield from outputs(context, made(school, rollbook, done))
+        unmarked = events.unmarked(context.instance, school, events.marks(rollbook, days))
+        held = rollbook.landings.held(days[0]) if runs.is_held(error) else None
+        notes = [events.hold_note(school, held)] if held is not None else []
+        return Outcome([*events.made(school, rollbook, unmarked), *notes], error)
+    return Outcome([*events.made(school, rollbook, dict.fromkeys(done, events.GROUPS))])
 
 
-def _work(
-    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date], *, is_sync: bool
-) -> list[date]:
-    """Sync or backfill; returns the days that were made. Raises RollbookError."""
-    if is_sync:
-        fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-        done = sync(rollbook.writer(), days[0], details=options.details, fresh=fresh, full_refresh=options.force)
-        if done.manifest.reason:
-            context.log.warning(done.manifest.reason)
-    else:
-        confirm = always if options.confirm else within_hold
-        rebuilt = past.backfill_days(rollbook.writer(), days, confirm=confirm, full_refresh=options.force)
-        for day, held in rebuilt.held.items():
-            context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
-        for reason in rebuilt.skipped.values():
-            context.log.warning(reason)
-        return [*rebuilt.rebuilt]
-    return list(days)
+def _sync(context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, day: date) -> Sequence[date]:
+    """Fetch a day and publish it; returns the day. Raises RollbookError."""
+    mark_as_sync(context)
+    fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
+    done = sync(rollbook.writer(), day, details=options.details, fresh=fresh, full_refresh=options.force)
+    if done.manifest.reason:
+        context.log.warning(done.manifest.reason)
+    return [day]
 
 
-def outputs(context: dg.AssetExecutionContext, events: Iterable[dg.AssetMaterialization]) -> Events:
-    """Yield a run's events: as its outputs where it has one day. The outputs of several days would be one for all."""
-    for event in events:
-        if context.has_partition_key and event.asset_key in context.selected_asset_keys:
+def _backfill(
+    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date]
+) -> Sequence[date]:
+    """Rebuild landed days; returns those that were rebuilt. Raises RollbookError."""
+    confirm = always if options.confirm else within_hold
+    done = past.backfill_days(rollbook.writer(), days, confirm=confirm, full_refresh=options.force)
+    for day, held in done.held.items():
+        context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
+    for reason in done.skipped.values():
+        context.log.warning(reason)
+    return [*done.rebuilt]
+
+
+def results(
+    context: dg.AssetExecutionContext, recorded: Iterable[Event]
+) -> Iterator[Event | dg.MaterializeResult[None]]:
+    """Yield what a run records: with one partition, materializations as results; with several, as events, because a
+    result applies to all partitions.
+    """
+    for event in recorded:
+        is_result = isinstance(event, dg.AssetMaterialization) and context.has_partition_key
+        if is_result and event.asset_key in context.selected_asset_keys:
             yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
         else:
             yield event

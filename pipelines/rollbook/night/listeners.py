@@ -77,10 +77,13 @@ L = TypeVar("L", bound=Listener)
 
 @dataclass(frozen=True)
 class Listeners:
-    """The listeners of a warehouse, in the order in which they learn of something. `root` is the warehouse's folder."""
+    """The listeners of a warehouse, in the order in which they learn of something. `root` is the warehouse's folder;
+    without `reports`, they do not learn how a sync ends.
+    """
 
     root: Path
     each: tuple[Listener, ...] = ()
+    reports: bool = True
 
     def __iter__(self) -> Iterator[Listener]:
         """Yield them in that order."""
@@ -113,9 +116,9 @@ class Listeners:
         for listener in self.each:
             listener.check()
 
-    def without(self, kind: type[Listener]) -> Listeners:
-        """All others than those of a class."""
-        return Listeners(self.root, tuple(each for each in self.each if not isinstance(each, kind)))
+    def unreported(self) -> Listeners:
+        """The same, none of which learns how a sync ends: whoever runs many reports that."""
+        return Listeners(self.root, self.each, reports=False)
 
     def find(self, kind: type[L]) -> L | None:
         """The listener of a class; None if there is none."""

@@ -232,9 +232,11 @@ def reported_end(listeners: Listeners, day: date) -> Iterator[None]:
         yield
     except Exception as error:
         failure = error  # Python unbinds `error` at the end of the handler
-        listeners.tell(lambda listener: listener.sync_ended(day, failure))
+        if listeners.reports:
+            listeners.tell(lambda listener: listener.sync_ended(day, failure))
         raise
-    listeners.tell(lambda listener: listener.sync_ended(day, None))
+    if listeners.reports:
+        listeners.tell(lambda listener: listener.sync_ended(day, None))
 
 
 def _limits(place: Place) -> Limits:

@@ -28,6 +28,8 @@ from rollbook.util import files
 FLEET_BUILD, LOCK = "_build", "lock"
 # Seconds. A build of a large fleet takes minutes; an erasure waits for it, so that none of its versions is missed.
 WAIT_FOR_BUILD = 900.0
+# The page about all institutions, beside their folders.
+FLEET_REPORT = "fleet-report.html"
 
 
 class FleetFile:

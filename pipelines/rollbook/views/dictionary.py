@@ -12,7 +12,7 @@ which support a test's `arguments`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +22,6 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from rollbook.errors import ArgumentError
-from rollbook.features.district import views as fleet
 from rollbook.store import schema
 from rollbook.tables import SETS, TABLES, Column, Relation, Table, owner, references
 from rollbook.util.files import folder as make_folder
@@ -57,8 +56,26 @@ def cookbook() -> tuple[Recipe, ...]:
     return tuple(Recipe(m["question"], m["sql"]) for m in _PAIR.finditer(body))
 
 
-def render() -> str:
-    """Return the text of the whole file, from the template."""
+@dataclass(frozen=True)
+class Described:
+    """A table of a chapter: its name, what a row is, the key, and each column's name, type and meaning."""
+
+    name: str
+    comment: str
+    key: tuple[str, ...]
+    columns: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A feature's chapter, in Markdown, and the tables that it describes."""
+
+    text: str
+    tables: Sequence[Described] = ()
+
+
+def render(chapters: Sequence[Chapter] = ()) -> str:
+    """Return the text of the whole file, from the template, with the features' chapters."""
     place = files("rollbook.views")
 
     def text(name: str) -> str:
@@ -86,9 +103,7 @@ def render() -> str:
         "valid": schema.VALID,
         "span": schema.SPAN,
         "observed": schema.OBSERVED,
-        "institutions": fleet.INSTITUTIONS,
-        "rollups": fleet.rollups(),
-        "rollup_types": fleet.types(),
+        "chapters": chapters,
         "cookbook": cookbook(),
     }
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # noqa: S701 - the output is Markdown
@@ -133,10 +148,10 @@ def _line(table: Table, *, is_about: bool) -> str:
     return "||--||" if table.path and not table.may_be_unstated else "||--o|"
 
 
-def write(path: Path) -> None:
+def write(path: Path, chapters: Sequence[Chapter] = ()) -> None:
     """Write the dictionary to a file."""
     make_folder(path.parent)
-    write_file(path, render().encode(), mode=0o644)  # it holds no records
+    write_file(path, render(chapters).encode(), mode=0o644)  # it holds no records
 
 
 def write_dbt(folder: Path) -> Path:

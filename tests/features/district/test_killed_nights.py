@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.landing.raw import RawStore
 from rollbook.night import sync
 from rollbook.night.policy import counted

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from rollbook import settings
+from rollbook.assembly import assemble
 from rollbook.errors import BusyError, NothingLandedError, SettingError
-from rollbook.features.assembly import assemble
 from rollbook.features.district import build as building
 from rollbook.features.district.build import Difference
 from rollbook.features.district.tasks import OTHER_DAYS

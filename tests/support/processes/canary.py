@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.landing.manifest import Body
 from rollbook.rights import erasure as erasing
 from rollbook.settings import load

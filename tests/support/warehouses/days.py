@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from rollbook.assembly import assemble
 from rollbook.errors import HeldError
-from rollbook.features.assembly import assemble
 from rollbook.landing.manifest import Verdict
 from rollbook.night import sync
 from rollbook.opened import Rollbook

@@ -17,7 +17,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from rollbook.features.assembly import assemble
+from rollbook.assembly import assemble
 from rollbook.night import sync
 from rollbook.night.stages import merge
 from rollbook.opened import Rollbook

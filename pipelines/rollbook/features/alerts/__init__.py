@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 if TYPE_CHECKING:
+    import dagster as dg
+
+    from rollbook.defs.resources import School
     from rollbook.health.finding import Finding
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
@@ -42,11 +45,15 @@ class AlertMessages(Feature):
         if names := ", ".join(AlertSettings.of(rollbook.settings).notify_names):
             yield Finding("alerts", Level.OK, f"go to {names} (nothing was sent now)")
         else:
-            yield Finding(
-                "alerts",
-                Level.WARNING,
-                "nobody is told of a failed or a held night: set ROLLBOOK_NOTIFY, and try it with `rollbook notify --test`",
-            )
+            says = "nobody is told of a failed or a held night: set ROLLBOOK_NOTIFY, and try"
+            says += " it with `rollbook notify --test`"
+            yield Finding("alerts", Level.WARNING, says)
+
+    def definitions(self, school: School) -> dg.Definitions | None:
+        """Watches for nights that did not come and syncs that were killed."""
+        from rollbook.features.alerts import definitions
+
+        return definitions.definitions(school)
 
 
 FEATURE = AlertMessages()

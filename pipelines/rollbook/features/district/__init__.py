@@ -10,15 +10,21 @@ spark.py       runs that as tasks of Spark or Sail
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 if TYPE_CHECKING:
+    import dagster as dg
+    from starlette.routing import Route
+
+    from rollbook.defs.resources import School
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
+    from rollbook.views.dictionary import Chapter
 
 
 class District(Feature):
@@ -31,11 +37,13 @@ class District(Feature):
         """`rollbook fleet`."""
         from rollbook.features.district import commands  # noqa: F401 - it adds itself
 
-    def listener(self, rollbook: Rollbook) -> Listener:
-        """Removes the district's files from which a student was erased."""
-        from rollbook.features.district.removal import DistrictFiles
+    def listener(self, rollbook: Rollbook) -> Listener | None:
+        """Keeps how an institution's syncs end, and removes the district's files from which a student was erased."""
+        if not rollbook.settings.institution:
+            return None  # a single school loads nothing of it
+        from rollbook.features.district.listener import InstitutionsNights
 
-        return DistrictFiles(rollbook.warehouse.fleet)
+        return InstitutionsNights(rollbook.place, rollbook.settings, rollbook.clock)
 
     def personal(self, root: Path) -> PersonalData:  # noqa: ARG002 - the same everywhere
         """The district's files are removed, and made again without the student."""
@@ -52,14 +60,34 @@ class District(Feature):
             ),
         )
 
+    def chapters(self) -> Iterable[Chapter]:
+        """The district's file."""
+        from rollbook.features.district.views import chapter
+
+        return [chapter()]
+
     def repair(self, rollbook: Rollbook) -> None:
         """Build the district's files again."""
-        from rollbook.features.district.removal import DistrictFiles
+        if not rollbook.settings.institution:
+            return
+        from rollbook.features.district.listener import InstitutionsNights
 
-        if (files := rollbook.find(DistrictFiles)) is not None and files.were_removed:
+        if (files := rollbook.find(InstitutionsNights)) is not None and files.were_removed:
             from rollbook.features.district.commands import build_again
 
             build_again()
+
+    def definitions(self, school: School) -> dg.Definitions | None:
+        """A district's assets, jobs, schedules and sensors."""
+        from rollbook.features.district import definitions
+
+        return definitions.definitions(school)
+
+    def routes(self) -> Sequence[Route]:
+        """The page about all institutions."""
+        from rollbook.features.district.served import ROUTES
+
+        return ROUTES
 
 
 FEATURE = District()

@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -31,10 +31,10 @@ from uuid import uuid4
 import msgspec
 
 from rollbook import settings
+from rollbook.assembly import assemble
 from rollbook.errors import RollbookError
 from rollbook.features.alerts import alerts
 from rollbook.features.alerts.alerts import Alerts
-from rollbook.features.assembly import assemble
 from rollbook.features.district.worker import (
     Backfill,
     Check,
@@ -43,7 +43,6 @@ from rollbook.features.district.worker import (
     Sync,
     Task,
     WorkerResult,
-    failed_night,
     outcome_of,
 )
 from rollbook.health.finding import Finding, Level
@@ -51,11 +50,10 @@ from rollbook.health.status import freshness
 from rollbook.institutions import Registry
 from rollbook.landing import formats
 from rollbook.landing.raw import RawStore
-from rollbook.opened import Rollbook
 from rollbook.reading.query import run_query
 from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
-from rollbook.store.district import FleetFile
+from rollbook.store.district import FLEET_REPORT, FleetFile
 from rollbook.store.statements import statements
 from rollbook.util import files, machine, pages
 from rollbook.util.imports import light_process
@@ -126,22 +124,6 @@ def load_state(fleet: Path, name: str) -> FleetState:
 def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
     """Store the outcome of an institution's night; returns the new state. Raises OSError."""
     return _save(fleet, name, load_state(fleet, name).after(outcome))
-
-
-@contextmanager
-def recorded(rollbook: Rollbook, day: date) -> Iterator[list[NightOutcome]]:
-    """Store how a person's sync of one institution's day ends in the block. The list then has the outcome."""
-    ended = list[NightOutcome]()
-    try:
-        yield ended
-        ended.append(outcome_of(rollbook.landings.counted(day)[-1]))
-    except RollbookError as error:
-        ended.append(failed_night(error, rollbook.clock(), day))
-        raise
-    finally:
-        for outcome in ended:
-            with suppress(OSError):
-                record(settings.common_path() / settings.FLEET, rollbook.settings.institution, outcome)
 
 
 def pause(fleet: Path, name: str, reason: str) -> None:
@@ -275,14 +257,11 @@ class Fleet:
                 [Finding("settings", Level.FAILED, answer.message)] if isinstance(answer, NightOutcome) else answer,
             )
 
-    def watch(self, *, wait: bool = False) -> dict[str, datetime]:
-        """Report late nights, once each, and send undelivered alerts; returns the newly late nights by institution.
-
-        With `wait`, new messages wait, to be sent together.
-        """
+    def watch(self, deliver: Callable[[Mapping[str, Alerts]], None] = alerts.deliver) -> dict[str, datetime]:
+        """Report late nights, once each, and deliver alerts; returns the newly late nights by institution."""
         alerted = alerts_of(self.institutions, self.clock)
         late = self._report_late(alerted)
-        alerts.deliver(alerted, wait=wait)
+        deliver(alerted)
         return late
 
     # -- outcomes and alerts ---------------------------------------------------------------------------------------
@@ -411,7 +390,7 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 # institutions and no pupils; an undeclared field is named only if several records have the field, since a single
 # record's field name may be anything.
 
-PAGE = "fleet-report.html"
+PAGE = FLEET_REPORT
 # A field that so many records have in one sync comes from the service, and does not describe one pupil.
 MIN_RECORDS = 5
 _NO_FIGURES: dict[str, Any] = {"built_at": None, "schools": {}, "figures": (), "drift": (), "refused": ()}

@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import msgspec
 
+from rollbook.assembly import assemble
 from rollbook.errors import RollbookError, SettingError
-from rollbook.features.assembly import assemble
 from rollbook.night import past
 from rollbook.night.past import always, within_hold
 from rollbook.night.writing import writer_lock

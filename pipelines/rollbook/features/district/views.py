@@ -1,7 +1,7 @@
 """The content of `fleet.duckdb`: the tables and views of all institutions, each row with its `institution` in front,
 and the rollups.
 
-`fleet-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file: see `views.pseudonymous`.
+`fleet-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file (`features.pseudonymous`).
 
     rollups/   figures per institution by day and week, over all institutions, and each compared with the others
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from importlib.resources import files as resources
 from typing import Any
 
 import duckdb
@@ -23,8 +24,9 @@ from rollbook.store.schema import OF_PUBLISHES, PAGES, SYNCS, VERSION
 from rollbook.store.statements import INSTITUTION, statements
 from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
+from rollbook.views.dictionary import Chapter, Described
 
-query = statements("rollbook.views", "rollups")
+query = statements("rollbook.features.district", "rollups")
 
 # In the order in which they are created: a later one reads earlier ones.
 ROLLUPS = ("institutions_daily", "institutions_weekly", "fleet_daily", "institutions_compared")
@@ -136,3 +138,14 @@ def types() -> dict[tuple[str, str], str]:
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
         ).fetchall()
     return {(table, column): kind for table, column, kind in rows}
+
+
+def chapter() -> Chapter:
+    """The chapter of the data dictionary about the district's file."""
+    text = resources("rollbook.features.district").joinpath("dictionary.md").read_text("utf-8").rstrip()
+    columns = [(f"`{c.name}`", c.type, c.comment) for c in INSTITUTIONS.columns]
+    tables = [Described(INSTITUTIONS.name, INSTITUTIONS.comment, INSTITUTIONS.key, columns)]
+    for view in rollups():
+        typed = [(f"`{name}`", types()[view.name, name], meaning) for name, meaning in view.columns]
+        tables.append(Described(view.name, view.comment, view.key, typed))
+    return Chapter(text, tables)

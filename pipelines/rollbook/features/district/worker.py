@@ -24,6 +24,7 @@ from traceback import extract_tb
 import msgspec
 
 from rollbook import settings
+from rollbook.assembly import assemble, lines
 from rollbook.errors import (
     HeldError,
     KeyRefusedError,
@@ -31,8 +32,6 @@ from rollbook.errors import (
     RollbookError,
     unexpected_error,
 )
-from rollbook.features.alerts.alerts import Alerts
-from rollbook.features.assembly import assemble, lines
 from rollbook.health.doctor import examine
 from rollbook.health.finding import Finding
 from rollbook.landing.manifest import Manifest
@@ -123,8 +122,8 @@ class Sync(Task, frozen=True, kw_only=True):
 
     def run(self, rollbook: Rollbook) -> NightOutcome:
         """The outcome of the night."""
-        # The run alerts: it also knows of killed workers and of pauses, and sends one message for all.
-        writer = replace(rollbook.writer(), listeners=rollbook.listeners.without(Alerts))
+        # The run reports: it also knows of killed workers and of pauses, and sends one message for all.
+        writer = replace(rollbook.writer(), listeners=rollbook.listeners.unreported())
         done = sync(writer, self.day, fresh=self.fresh, unless_synced=not self.fresh)
         return outcome_of(done.manifest, fetched=done.is_new)
 

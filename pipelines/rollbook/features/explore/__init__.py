@@ -11,7 +11,7 @@ the published file again, so a newer night is seen at the next click.
 
 from __future__ import annotations
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 
 class Explore(Feature):

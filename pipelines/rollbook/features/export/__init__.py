@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 if TYPE_CHECKING:
     from rollbook.rights.personal import PersonalData

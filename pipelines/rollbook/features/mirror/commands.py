@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rollbook.errors import MirrorError, SettingError
-from rollbook.features.opening import open_rollbook
+from rollbook.opening import open_rollbook
 from rollbook.terminal import (
     Panel,
     app,

@@ -7,11 +7,14 @@ served.py    shows it beside Dagster's UI
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
+
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
 
@@ -26,6 +29,12 @@ class Morning(Feature):
         from rollbook.features.morning.page import MorningPage
 
         return MorningPage(rollbook.place, rollbook.settings, lambda: [each.remark() for each in rollbook.listeners])
+
+    def routes(self) -> Sequence[Route]:
+        """The morning pages."""
+        from rollbook.features.morning.served import ROUTES
+
+        return ROUTES
 
 
 FEATURE = Morning()

@@ -1,12 +1,6 @@
-"""The morning pages over HTTP: of a single school, of each institution, and the page about all of them.
-
-They are served beside Dagster's UI, without names.
-"""
+"""The morning pages over HTTP, beside Dagster's UI: of a single school, or of each institution."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -16,9 +10,9 @@ from rollbook import settings
 from rollbook.errors import RollbookError
 from rollbook.features.morning.page import FILE
 from rollbook.institutions import Registry
+from rollbook.reading.served import served_page
+from rollbook.store.district import FLEET_REPORT
 
-# The morning page may run its own script, but has no access to the UI served on the same origin.
-REPORT_HEADERS = {"Content-Security-Policy": "sandbox allow-scripts"}
 LIST_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 LIST_OF_PAGES = """<!doctype html>
 <html lang="en">
@@ -32,10 +26,6 @@ LIST_OF_PAGES = """<!doctype html>
 </ul>
 </html>
 """
-# Not everybody who may use the UI, as behind a proxy, may read names: they stay in the file, whose mode says who may.
-_NAMES = re.compile("<!-- names -->.*<!-- end of names -->", re.DOTALL)
-_NO_NAMES = f'<p class="quiet">Names are only in the file {FILE} of the warehouse, not in the browser.</p>'
-FLEET_FILE = "fleet-report.html"  # of `fleet.report`, of which a single school needs nothing
 
 
 def report_page(request: Request) -> Response:
@@ -47,24 +37,10 @@ def report_page(request: Request) -> Response:
             return HTMLResponse(_list_of_pages(registry), headers=LIST_HEADERS)
         if registry is None or name in registry.institutions:  # no other name becomes part of a path
             place = settings.place(name or None)
-            return _page(place.warehouse_path / FILE, "morning page", place.command("sync"))
+            return served_page(place.warehouse_path / FILE, "morning page", place.command("sync"))
     except RollbookError as error:
         return PlainTextResponse(f"{error.message}\n", 404)
     return PlainTextResponse("The registry has no such institution.\n", 404)
-
-
-def fleet_page(_request: Request) -> Response:
-    """Return the page about all institutions."""
-    return _page(settings.common_path() / FLEET_FILE, "page about all institutions", "rollbook fleet report")
-
-
-def _page(page: Path, title: str, command: str) -> Response:
-    """Return a page that a command wrote, without names."""
-    try:
-        text = page.read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError):
-        return PlainTextResponse(f"There is no {title} yet: run `{command}`, which writes it.\n", 404)
-    return HTMLResponse(_NAMES.sub(_NO_NAMES, text), headers=REPORT_HEADERS)
 
 
 def _list_of_pages(registry: Registry) -> str:
@@ -72,8 +48,8 @@ def _list_of_pages(registry: Registry) -> str:
     common, pages = settings.common_path(), {name: f"report/{name}.html" for name in registry.institutions}
     there = [name for name in pages if (common / name / FILE).is_file()]
     together = (
-        f'<a href="{FLEET_FILE}">All institutions</a>'
-        if (common / FLEET_FILE).is_file()
+        f'<a href="{FLEET_REPORT}">All institutions</a>'
+        if (common / FLEET_REPORT).is_file()
         else "<code>rollbook fleet report</code> writes a page about all institutions."
     )
     rows = [f'<li><a href="{pages[name]}">{name}</a></li>' if name in there else f"<li>{name}</li>" for name in pages]
@@ -83,5 +59,4 @@ def _list_of_pages(registry: Registry) -> str:
 ROUTES = [
     Route(f"/{FILE}", report_page),
     Route("/report/{name}.html", report_page),
-    Route(f"/{FLEET_FILE}", fleet_page),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 
 class Notebook(Feature):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 if TYPE_CHECKING:
     from rollbook.health.finding import Finding

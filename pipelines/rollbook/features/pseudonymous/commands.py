@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rollbook.errors import ArgumentError
-from rollbook.features.opening import open_rollbook, repaired
+from rollbook.opening import open_rollbook, repaired
 from rollbook.reading import access as log
 from rollbook.terminal import (
     Demo,

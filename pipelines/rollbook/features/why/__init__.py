@@ -6,7 +6,7 @@ commands.py     the command
 
 from __future__ import annotations
 
-from rollbook.features.feature import Feature
+from rollbook.feature import Feature
 
 
 class Why(Feature):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from rollbook import features
-
 if TYPE_CHECKING:
+    import dagster as dg
+    from starlette.routing import Route
+
+    from rollbook.defs.resources import School
     from rollbook.health.finding import Finding
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
+    from rollbook.views.dictionary import Chapter
 
 
 class Feature:
@@ -42,6 +45,18 @@ class Feature:
         """What it holds of people in the warehouse at `root`, for an erasure and a subject access file."""
         return None
 
+    def definitions(self, school: School) -> dg.Definitions | None:  # noqa: ARG002 - see the class
+        """What Dagster loads for it."""
+        return None
+
+    def routes(self) -> Sequence[Route]:
+        """Pages that are served beside Dagster's UI."""
+        return ()
+
+    def chapters(self) -> Iterable[Chapter]:
+        """Chapters of the data dictionary."""
+        return ()
+
     def repair(self, rollbook: Rollbook) -> None:
         """Make again what an erasure or new codes removed; called without the lock, by the command."""
 
@@ -49,7 +64,10 @@ class Feature:
 @cache
 def present() -> tuple[Feature, ...]:
     """The features that are there, in their order."""
-    there = {name: import_module(f"{features.__name__}.{name}").FEATURE for name in features.FEATURES}
+    # By name: features lie above.
+    there = {
+        name: import_module(f"rollbook.features.{name}").FEATURE for name in resolve_name("rollbook.features:FEATURES")
+    }
     return tuple(each for each in there.values() if there.keys() >= set(each.needs))
 
 

@@ -1,6 +1,7 @@
 """The school, or the district, that a code location serves: the resource of its runs, its settings and its names."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,13 @@ import dagster as dg
 from pydantic import Field
 
 from rollbook import settings
+from rollbook.assembly import assemble
+from rollbook.errors import SettingError
 from rollbook.institutions import Registry
-from rollbook.settings import Settings
+from rollbook.opened import Rollbook
+from rollbook.settings import Settings, SourceSettings
+
+RESOURCE = "rollbook"
 
 
 class RollbookResource(dg.ConfigurableResource):  # type: ignore[type-arg] # the value is the resource itself
@@ -47,9 +53,25 @@ class School:
         """The settings as they are now, of the warehouse in a folder. Raises SettingError."""
         own: dict[str, Any] = {**self.given, **({"warehouse": folder} if folder else {})}
         if self.key_file is not None:
-            # Without the key everything loads all the same, and a night says that it is not set.
+            # Everything loads without the key too, and a night says that it is not set.
             own["api_key"] = self.key_file.read_text("utf-8-sig").strip() if self.key_file.is_file() else ""
         return settings.load(fetches=False, **own)
+
+    def opened(self, resources: object = None) -> Rollbook:
+        """A single school's warehouse: in the folder that a run's resource names, if given. Raises SettingError."""
+        resource: RollbookResource | None = getattr(resources, self.named(RESOURCE)) if resources else None
+        return assemble(self.settings(resource.folder if resource else None))
+
+    def sources(self) -> dict[str, SourceSettings]:
+        """When each institution is synced, by name; a single school's name is empty.
+
+        Empty while a single school's settings are invalid. Raises SettingError for a broken registry.
+        """
+        if (registry := self.registry()) is not None:
+            return settings.sources(registry)
+        with suppress(SettingError):  # the UI loads even then, and `rollbook doctor` says what is wrong
+            return {"": self.settings()}
+        return {}
 
     def warehouses(self) -> list[Path]:
         """The folders of all warehouses: the school's, or those of the district's institutions. Raises SettingError."""
@@ -60,3 +82,16 @@ class School:
     def folder(self) -> str:
         """The warehouse's folder. Raises SettingError."""
         return str(self.given.get("warehouse") or settings.common_path())
+
+
+def resources(school: School) -> dict[str, Any]:
+    """Return the resources of a code location.
+
+    The launchpad of Rollbook's own UI offers no folder, and a launch can name none: neither a warehouse, nor one in
+    which Dagster's own resource would store what the steps return, which is nothing.
+    """
+    resource = RollbookResource(folder=school.folder())
+    if school.given:
+        return {school.named(RESOURCE): resource}
+    fixed = dg.ResourceDefinition(lambda _: resource, config_schema={}, description=RollbookResource.__doc__)
+    return {RESOURCE: fixed, "io_manager": dg.mem_io_manager}

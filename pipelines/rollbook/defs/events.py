@@ -3,38 +3,41 @@
 The warehouse says everything, so that an event is the same whoever records it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import dagster as dg
 
 from rollbook.defs import runs
-from rollbook.defs.school import School
+from rollbook.defs.resources import School
 from rollbook.landing.manifest import Manifest
 from rollbook.opened import Rollbook
 from rollbook.store.lake import DayRecord
 from rollbook.store.published import REPORT
 from rollbook.tables import TABLES, WALKED
 
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 Metadata = Mapping[str, Any]
-RAW, TABLE, PUBLISHED = "raw", "tables", "published"
-ALL = (RAW, TABLE, PUBLISHED)
+# The first part of each asset's key.
+RAW, TABLE, PUBLISHED = GROUPS = ("raw", "tables", "published")
 FILE = (PUBLISHED, "rollbook")
-# Dagster keeps no way to take a day's mark back. So a day whose landings were all discarded is marked once more.
-DISCARDED = {"outcome": "discarded", "dagster/partition_row_count": 0}
 ALL_ASSETS = (*((RAW, name) for name in WALKED), *((TABLE, name) for name in TABLES), FILE)
+# Dagster has no way to take a day's mark back. So a day whose landings were all discarded is marked once more.
+GONE = {"outcome": "discarded"}
+DISCARDED = {**GONE, "dagster/partition_row_count": 0}
 
 
 def made(
-    school: School, rollbook: Rollbook, days: Iterable[date], groups: Collection[str] = ALL
+    school: School, rollbook: Rollbook, groups_by_day: Mapping[date, Collection[str]]
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield what was made of these days: the sets of the last landing and, of a day that counts, tables and file.
+    """Yield what was made of these days, in these groups of assets: the sets of the last landing and, of a day that
+    counts, tables and file.
 
     Of a day that has neither any more, that it was discarded.
     """
     records, discarded = rollbook.lake.days(), rollbook.raw.discarded_days()
-    for day in days:
+    for day, groups in groups_by_day.items():
         facts: dict[tuple[str, str], Metadata] = dict.fromkeys(ALL_ASSETS, DISCARDED) if day in discarded else {}
         decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
         if decided is not None:
@@ -47,28 +50,67 @@ def made(
                 yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
 
 
-def unmarked(
-    instance: dg.DagsterInstance, school: School, rollbook: Rollbook, days: Collection[date]
-) -> dict[date, list[str]]:
-    """Return which groups of assets Dagster has not marked as each of these days is now.
+def marks(rollbook: Rollbook, days: Iterable[date]) -> dict[date, dict[str, Metadata]]:
+    """Return how each of these days should be marked now, by group of assets: as far as that tells one landing from
+    another.
 
-    The landed sets are marked once the landing is decided, the others once it counts and readers have it. What was
-    marked before is marked again after an approval or a discard.
+    The landed sets are marked once the landing is decided, tables and file once it counts and readers have it.
     """
-    keys, shown, groups = ((RAW, "students"), FILE), rollbook.warehouse.shown(), dict[date, list[str]]()
-    raw, file = (_marked(instance, school.key(*key), days) for key in keys)
+    shown, by_day = rollbook.warehouse.shown(), dict[date, dict[str, Metadata]]()
     for day in days:
         decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
-        missing, was = [], raw.get(str(day))
-        if (decided is not None or was) and was != (_set_mark(decided) if decided else _GONE):
-            missing = [RAW]
-        was = file.get(str(day))
-        is_due = (day, counted[-1].landing) in shown if counted else was and all(day != other for other, _ in shown)
-        if is_due and was != (_file_mark(counted) if counted else _GONE):
-            missing += [TABLE, PUBLISHED]
-        if missing:
-            groups[day] = missing
-    return groups
+        by_day[day] = {RAW: _set_mark(decided) if decided is not None else GONE}
+        if counted and (day, counted[-1].landing) in shown:
+            by_day[day] |= dict.fromkeys((TABLE, PUBLISHED), _file_mark(counted))
+        elif not counted and all(day != other for other, _ in shown):
+            by_day[day] |= dict.fromkeys((TABLE, PUBLISHED), GONE)
+    return by_day
+
+
+def unmarked(
+    instance: dg.DagsterInstance, school: School, marks: Mapping[date, Mapping[str, Metadata]]
+) -> dict[date, list[str]]:
+    """Return the groups of assets that Dagster has not marked so, by day: never, or before an approval or a discard."""
+    raw, file = (_marked(instance, school.key(*key), marks) for key in ((RAW, "students"), FILE))
+    was = {RAW: raw, TABLE: file, PUBLISHED: file}
+    # A day that was never marked is not marked as gone.
+    groups = {day: [g for g, mark in of.items() if was[g].get(str(day), GONE) != mark] for day, of in marks.items()}
+    return {day: missing for day, missing in groups.items() if missing}
+
+
+def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, Metadata]:
+    """How an asset was last marked on each of these days."""
+    marked: dict[str | None, Metadata] = {}
+    for record in each(instance.fetch_materializations, key, days):
+        metadata = record.asset_materialization.metadata
+        marked.setdefault(record.partition_key, {n: metadata[n].value for n in _MARKS if n in metadata})
+    return marked
+
+
+def each(fetch: Callable[..., Any], key: dg.AssetKey, days: Iterable[date]) -> Iterator[Any]:
+    """Yield Dagster's records of an asset on these days, the newest first."""
+    if partitions := [str(day) for day in days]:
+        yield from pages(fetch, dg.AssetRecordsFilter(key, asset_partitions=partitions))
+
+
+def pages(fetch: Callable[..., Any], of: dg.AssetRecordsFilter) -> Iterator[Any]:
+    """Yield all of Dagster's records that a filter names, the newest first."""
+    page = fetch(of, limit=1000)
+    yield from page.records
+    while page.has_more:
+        page = fetch(of, limit=1000, cursor=page.cursor)
+        yield from page.records
+
+
+_MARKS = ("landing", "landings", "outcome")
+
+
+def _set_mark(manifest: Manifest) -> dict[str, Any]:
+    return {"landing": manifest.landing, "outcome": manifest.verdict.outcome if manifest.verdict else ""}
+
+
+def _file_mark(counted: Sequence[Manifest]) -> dict[str, Any]:
+    return {"landing": counted[-1].landing, "landings": ", ".join(str(m.landing) for m in counted)}
 
 
 def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
@@ -79,28 +121,6 @@ def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
         "what would change": runs.hold_table(held.counts),
     }
     return dg.AssetObservation(school.key(*FILE), partition=str(held.snapshot_date), metadata=metadata)
-
-
-def _marked(instance: dg.DagsterInstance, key: dg.AssetKey, days: Iterable[date]) -> dict[str | None, Metadata]:
-    """What an asset was last marked with, by day: as far as that tells one landing from another."""
-    marked: dict[str | None, Metadata] = {}
-    of_days = dg.AssetRecordsFilter(key, asset_partitions=[str(day) for day in days])
-    for record in runs.each(instance.fetch_materializations, of_days):
-        metadata = record.asset_materialization.metadata
-        marked.setdefault(record.partition_key, {n: metadata[n].value for n in _MARKS if n in metadata})
-    return marked
-
-
-_MARKS = ("landing", "landings", "outcome")
-_GONE = {"outcome": DISCARDED["outcome"]}
-
-
-def _set_mark(manifest: Manifest) -> dict[str, Any]:
-    return {"landing": manifest.landing, "outcome": manifest.verdict.outcome if manifest.verdict else ""}
-
-
-def _file_mark(counted: Sequence[Manifest]) -> dict[str, Any]:
-    return {"landing": counted[-1].landing, "landings": ", ".join(str(m.landing) for m in counted)}
 
 
 def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:
@@ -161,7 +181,7 @@ def _file(school: School, rollbook: Rollbook, counted: Sequence[Manifest]) -> Me
         **_file_mark(counted),
         "path": dg.MetadataValue.path(file),
         "bytes": file.stat().st_size if file.exists() else 0,
-        # Only `rollbook serve` has the page, beside the UI.
+        # Only `rollbook serve` offers the page.
         "morning page": dg.MetadataValue.path(file.with_name(REPORT))
         if school.given
         else dg.MetadataValue.url(f"/{REPORT}"),

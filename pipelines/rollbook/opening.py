@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rollbook.features.feature import present
+from rollbook.feature import present
 from rollbook.settings import load
 from rollbook.terminal import choose_warehouse
 from rollbook.util.imports import light
@@ -22,7 +22,7 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
     does so after this call.
     """
     with light():
-        from rollbook.features.assembly import assemble
+        from rollbook.assembly import assemble
         from rollbook.flatten import rows
 
         rows.load()

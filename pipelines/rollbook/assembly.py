@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from rollbook.errors import RollbookError
-from rollbook.features.feature import present
+from rollbook.feature import present
 from rollbook.health.finding import Finding, Level
 from rollbook.night.listeners import Listeners
 from rollbook.opened import Rollbook
@@ -18,6 +18,7 @@ from rollbook.settings import Settings
 from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
 from rollbook.views import catalog
+from rollbook.views.dictionary import Chapter
 
 
 def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> Rollbook:
@@ -37,6 +38,11 @@ def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> 
 def personal(root: Path) -> list[PersonalData]:
     """What the features hold of people in the warehouse at `root`."""
     return [data for each in present() if (data := each.personal(root)) is not None]
+
+
+def chapters() -> list[Chapter]:
+    """The features' chapters of the data dictionary."""
+    return [chapter for each in present() for chapter in each.chapters()]
 
 
 def lines(rollbook: Rollbook) -> Iterator[Finding]:
