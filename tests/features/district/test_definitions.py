@@ -10,6 +10,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from rollbook.features.district import nights
+from rollbook.features.district.worker import NightKind, NightOutcome
 from rollbook.night.discard import discard
 from rollbook.night.past import always
 from tests.support import graph
@@ -220,3 +222,20 @@ def test_nights_without_dagster_are_recorded_once_and_a_day_when_all_have_it(
     assert look() == []
     again = run_command("--institution", "birch", "backfill", str(today), str(today), env=env)
     assert (again.returncode, "Rebuilt" in again.stdout) == (0, True), again.stderr
+
+
+def test_an_outcome_that_was_written_late_is_recorded(district: District, job: DistrictJob, today: date) -> None:
+    """Workers write their outcomes in no order."""
+    record = next(s for s in job.defs.sensors or () if s.name == "record")
+    cursor, noted = None, list[str]()
+    for name, minute in (("birch", 12), ("ash", 10)):
+        at = datetime(today.year, today.month, today.day, 2, minute, tzinfo=UTC)
+        nights.record(district.warehouse / "fleet", name, NightOutcome(kind=NightKind.FAILED, at=at, day=today))
+        with dg.build_sensor_context(job.instance, cursor, repository_def=job.defs.get_repository_def()) as context:
+            tick = record.evaluate_tick(context)
+        cursor = tick.cursor
+        for event in tick.asset_events:
+            job.instance.report_runless_asset_event(event)
+        notes = [event.metadata for event in tick.asset_events if isinstance(event, dg.AssetObservation)]
+        noted += [str(note["institution"].value) for note in notes]
+    assert noted == ["birch", "ash"]
