@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -17,6 +18,7 @@ import time_machine
 from rollbook import settings
 from rollbook.defs.component import load
 from rollbook.defs.resources import School
+from rollbook.features.alerts.definitions import SENDER
 from tests.support.nights import House, night
 from tests.support.wire.service import KEY
 
@@ -102,12 +104,9 @@ class Job:
 
     def record(self) -> list[Any]:
         """A tick of the sensor that marks what happened without the nightly job; returns what it recorded."""
-        record = next(sensor for sensor in self.defs.sensors or () if sensor.name == self.school.named("record"))
-        with dg.build_sensor_context(self.instance, repository_def=self.defs.get_repository_def()) as context:
-            events = [*record.evaluate_tick(context).asset_events]
-        for event in events:
-            self.instance.report_runless_asset_event(event)
-        return events
+        sensors = Sensors(self)
+        sensors.tick("record")
+        return sensors.recorded
 
     def nightly(self, house: House, number: int, **options: Any) -> dg.ExecuteInProcessResult:
         """The run that the schedule starts on a night."""
@@ -122,6 +121,41 @@ class Job:
     def marked(self, *key: str) -> list[str]:
         """The days on which an asset is marked as made."""
         return sorted(self.instance.get_materialized_partitions(dg.AssetKey(key)))
+
+
+class Sensors:
+    """The sensors as the daemon evaluates them, each with a cursor."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.cursors: dict[str, str | None] = {}
+        self.recorded: list[Any] = []
+
+    def look(self) -> None:
+        """One tick of each, until the alerts are sent."""
+        for name in ("record", "watch"):
+            self.tick(name)
+        for thread in sending():
+            thread.join()
+
+    def tick(self, name: str) -> str | None:
+        """One tick of a sensor; the events are recorded, as the daemon does. Returns why it was skipped."""
+        self.job.defs = load(self.job.school)
+        name = self.job.school.named(name)
+        sensor = next(sensor for sensor in self.job.defs.sensors or () if sensor.name == name)
+        repository, cursor = self.job.defs.get_repository_def(), self.cursors.get(name)
+        with dg.build_sensor_context(self.job.instance, cursor=cursor, repository_def=repository) as context:
+            tick = sensor.evaluate_tick(context)
+        self.cursors[name] = tick.cursor
+        self.recorded += tick.asset_events
+        for event in tick.asset_events:
+            self.job.instance.report_runless_asset_event(event)
+        return tick.skip_message
+
+
+def sending() -> list[threading.Thread]:
+    """What sends alerts in the background."""
+    return [thread for thread in threading.enumerate() if thread.name == SENDER]
 
 
 @contextmanager
