@@ -159,7 +159,7 @@ class ExpiredError(RollbookError):
 class LostError(RollbookError):
     """Landings are missing, and were neither expired nor discarded. A retry does not help.
 
-    Restoring it does, or giving it up with `--accept-loss`.
+    Restore them, or give them up with `--accept-loss`.
     """
 
 

@@ -258,7 +258,7 @@ class StagingBodyWriter:
                 self._ended_by = error
 
     def flush(self) -> None:
-        """Flush the bodies so far, so that they can be read."""
+        """Flush, so that written bodies can be read."""
         self._bodies.flush()
 
     def seal(self) -> None:
@@ -510,7 +510,7 @@ class StagingWriter:
             self._open(start_process())
 
     def _open(self, process: BodyWriterProcess | None = None) -> StagingBodyWriter | BodyWriterProcess:
-        """Return what writes the bodies: a process, or this one. It is given the bodies that are held."""
+        """Return the writer, a second process or this one, with the bodies that are held."""
         if self._writer is None:
             if process is not None:
                 process.open(self._partial, self._aside)

@@ -26,7 +26,7 @@ from rollbook.util.text import listed
 
 FILE = "institutions.toml"
 DEFAULTS = "defaults"
-# Names beside the institutions' folders, also from when the folder was a single school's warehouse.
+# Names of other things next to the institutions' folders, also from when the folder was a single school's warehouse.
 RESERVED = frozenset(
     ("fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", DEFAULTS)
 )

@@ -55,7 +55,7 @@ def replace_by_folder(path: Path, note: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, or what stands there, is gone."""
+    """Delete a file or folder."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

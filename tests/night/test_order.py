@@ -31,7 +31,7 @@ def arriving(source: Path, order: Sequence[date]) -> Iterator[Path]:
 
 
 def test_days_arriving_in_any_order_make_the_same_bytes() -> None:
-    """Among them a landing that was approved last of all: it is what it would have been, the last word on its day."""
+    """One landing was approved last of all, and still counts in the order of landing."""
     with landed() as (warehouse, _):
         published = warehouse / "rollbook.duckdb"
         before = export(published, RECORDS)

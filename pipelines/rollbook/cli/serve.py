@@ -204,7 +204,7 @@ def _code_server(workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Serve the code, and write into the file `workspace` where.
 
     The UI and the daemon ask one server, so that both have the same days when the server loads the code again. It
-    listens on a socket that only this account can open: beside the file or, where that path is too long for a socket,
+    listens on a socket that only this account can open: next to the file or, where that path is too long for a socket,
     in a private folder of its own.
     """
     with ExitStack() as stack:

@@ -364,7 +364,7 @@ def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
 def rewrite(traces: StudentTraces, erased: Matcher, erasures: int) -> None:
     """Rewrite one landing without erased students, and record in the manifest how many `erasures` are reflected.
 
-    The new folder is made beside the old folder and takes the place by renames. The manifest's proofs still hold: an
+    The new folder is made next to the old one and takes its place by renames. The manifest's proofs still hold: an
     erased student counts as seen.
     """
     landing, gate = traces.landing, Gate(erased)

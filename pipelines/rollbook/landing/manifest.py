@@ -193,11 +193,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Stored, frozen=True, kw_only=True):
-    """The record of one landing, kept beside the bodies as `manifest.json`.
+    """The record of one landing, stored with the bodies as `manifest.json`.
 
     `walks` holds each walked set's proof; `unverified` lists, per set, the vanished records that were too many to
     search for; `verdict` comes with the `reason`, the `counts` per table and the time; `approval` says who approved
-    what was held. `oddities` counts what the contract does not foresee and what was read all the same, by kind.
+    what was held. `oddities` counts, by kind, what was read although the contract does not foresee it.
     `deferred` says why the landing could not be evaluated when fetched: compared with nothing, the landing proves
     nothing. `service_time` is the service's own time at the auth check; the contract gives no zone. `erasures` is how
     many students had been erased when the landing was last written: none of these students is in the landing (see
@@ -292,7 +292,7 @@ class Discard(msgspec.Struct, frozen=True, kw_only=True):
     """The reason, the time (UTC) and the person (the account that logged in) of a discard, and since when the landing
     is back.
 
-    `discard.json` beside the bodies lists all discards, in order: a landing that is put back keeps the file.
+    `discard.json`, stored with the bodies, lists all discards, in order: a landing that is put back keeps it.
     """
 
     reason: str

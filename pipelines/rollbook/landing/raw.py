@@ -7,7 +7,7 @@
     raw/snapshot_date=D/discarded=N/             a discarded landing: as above, and discard.json says why and by whom
     raw/expired.json                             the expired days, and whether the history still holds each
 
-A landing is written in a hidden folder beside the final name, fsynced, and renamed: half-written bodies never look like
+A landing is written in a hidden folder next to its final one, fsynced, and renamed: half-written bodies never look like
 a landing. Afterwards only the manifest changes, when the landing gets a verdict; the erasure of a student replaces the
 whole folder (`erased`). `bodies` writes and reads the bodies.
 """

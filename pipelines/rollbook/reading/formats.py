@@ -16,7 +16,7 @@ from typing import Any
 from rollbook.errors import ArgumentError
 from rollbook.store.published import EXPORTS
 
-# Each writer leaves this file in a warehouse, and a dictionary may stand beside it.
+# Each writer leaves this file in a warehouse, where a dictionary may be, too.
 WRITTEN, DICTIONARY = "build/writer.txt", "README.md"
 
 

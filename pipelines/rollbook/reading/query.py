@@ -193,7 +193,7 @@ def is_plain_read(con: duckdb.DuckDBPyConnection, query: str) -> bool:
     """Whether a query only picks columns of a table or view, without new names.
 
     Only then does a column `student_id` say whom each row shows: an alias, an expression, a subquery or a join may put
-    any student beside any number.
+    any student in a row with any number.
     """
     text = con.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [query]).fetchall()[0][0]
     try:

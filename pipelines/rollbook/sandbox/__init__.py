@@ -48,9 +48,8 @@ opening and day always give the same records, in any order of requested days.
   whole stay's. `average_score` is null until something was completed in the year. A student who has never logged in has
   null dates and null `days_since_last_activity` in `activity_tracking`, and no `last_activity_date` in the summary.
 - A class's `average_score` is 0 if nobody there has a score. The summary is computed once a week, on a weekday of the
-  class's own; the counts beside are the day's. A closed class's summary goes on with the pupils while the class is
-  listed. Without
-  assignments, the first and last date are null.
+  class's own; its other counts are the day's. A closed class's summary goes on with the pupils while the class is
+  listed. Without assignments, the first and last date are null.
 """
 
 from rollbook.sandbox.app import Sandbox, serve

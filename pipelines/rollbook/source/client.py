@@ -119,7 +119,7 @@ class Client:
     """A connection to the records service, to be closed. Not thread-safe.
 
     `requests`, `retries` and `bytes_received` (on the wire) count everything so far, `oddities` the answers of each
-    kind that the contract does not foresee and that were read all the same.
+    kind that were read although the contract does not foresee them.
     """
 
     def __init__(self, settings: Settings, *, timeouts: httpx.Timeout = TIMEOUTS) -> None:

@@ -212,9 +212,7 @@ def count(con: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, o
 
 
 def differences(con: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple[int, int]:
-    """How many rows of a query another query lacks, and how many the query has besides; a row that comes twice counts
-    twice.
-    """
+    """How many rows of `ours` are not in `theirs`, and the other way round; a row that comes twice counts twice."""
     pairs = ((ours, theirs), (theirs, ours))
     lacking, surplus = (count(con, f"SELECT COUNT(*) FROM (({a}) EXCEPT ALL ({b}))") for a, b in pairs)
     return lacking, surplus

@@ -1,4 +1,4 @@
-"""The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`: stored beside the institutions' folders, and
+"""The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`: stored next to the institutions' folders, and
 published as `published` says.
 
 `fleet` makes their content; here it is ensured that there is one builder at a time, and that an erasure can remove

@@ -84,7 +84,7 @@ def unwritten(mode: int) -> int:
 
 
 class Versions:
-    """A folder of versions and the link beside the folder: by default `published/` and `rollbook.duckdb`."""
+    """A folder of versions and the link to the newest: by default `published/` and `rollbook.duckdb`."""
 
     def __init__(self, root: Path, mode: int, folder_mode: int, *, name: str = PUBLISHED, folder: str = FOLDER) -> None:
         self.link = root / name

@@ -37,7 +37,7 @@ SNAPSHOT_DATE = Column("snapshot_date", "DATE", "The day of the snapshot.")
 _LANDING = Column("landing", "BIGINT", "Which of the day's landings, from 1.")
 _SET = Column("set_name", "VARCHAR", f"The set: {', '.join(SETS)}.", personal=False)
 
-# The key columns of all tables, which `main.changes` has beside each other.
+# All tables' key columns; `main.changes` has a column for each.
 _KEYS = {c.name: c for t in TABLES.values() for c in t.columns if c.name in t.key}
 CHANGE_KEYS = tuple(_KEYS)
 _ANY_KEY = tuple(
@@ -291,7 +291,7 @@ FEED = Relation(
     pseudonymous=Pseudonymous.EMPTY,
 )
 
-# Files of the lake beside those of the declared tables; read by the view of this name.
+# A file of the lake in addition to those of the declared tables; read by the view of this name.
 OBSERVED = Relation(
     "snapshots",
     "observed",
@@ -384,8 +384,8 @@ def snapshots() -> Iterator[Relation]:
 def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
     """Create missing tables and adapt the others. Returns the schemas with tables whose declaration has changed.
 
-    Such a table is made again from its old rows, as far as they have its columns; new columns must be filled from the
-    lake or `raw/`, as far as they reach back. Comment-only changes apply in place.
+    Such a table is replaced by one of its old rows, as far as they have its columns; new columns must be filled from
+    the lake or `raw/`, as far as they reach back. Comment-only changes apply in place.
     """
     for name in SCHEMAS:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")

@@ -271,7 +271,7 @@ class Warehouse:
 
     @contextmanager
     def finishing(self, copy_of: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, open for the last changes; first made again as a copy of the file `copy_of`, if given.
+        """The next file, open for the last changes; first replaced by a copy of the file `copy_of`, if given.
 
         Ends with a checkpoint, so that the file is ready for `swap` or `replace`.
         """

@@ -98,7 +98,7 @@ def folder(path: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def note_holder(lock: Path, says: str) -> None:
-    """Note beside a lock who holds the lock, for `holder`."""
+    """Note who holds a lock, in a file next to it, for `holder`."""
     note = lock.with_suffix(".txt")
     with suppress(OSError):  # what is locked for reports a full disk itself
         note.write_text(says, encoding="utf-8")

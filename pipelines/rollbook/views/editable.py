@@ -1,9 +1,9 @@
-"""The CSV files that the institution edits, beside the published file.
+"""The CSV files that the institution edits, next to the published file.
 
 `thresholds.csv` has the thresholds of the view `students_to_watch`, which `sql/_watch.sql` and `sql/progress_daily.sql`
 use; `terms.csv` the terms that the view `calendar` uses, at first none. Each publish reads them into their tables, so
-that a published file holds what made it. `contacted.csv` says who was spoken to: lists for people have them at the end
-until a day, and no table has it.
+that each published file has the thresholds and terms it was computed with. `contacted.csv` says who was spoken to:
+lists for people have them at the end until a day, and no table has it.
 
 Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces around a cell, empty lines.
 """

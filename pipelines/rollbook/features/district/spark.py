@@ -1,6 +1,6 @@
 """Runs the work for many institutions on a Spark cluster, or on Sail, which is started here: one institution, one task.
 
-A task runs the same function as one machine does, with DuckDB in it. No statement runs on Spark itself.
+Each task calls the function that a single machine calls, which uses DuckDB. No statement runs on Spark itself.
 """
 
 from __future__ import annotations

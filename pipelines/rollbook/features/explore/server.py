@@ -108,7 +108,7 @@ def app() -> Starlette:
 
     def view(page: Page, request: Request) -> Response:
         site = request.headers.get("sec-fetch-site", "none")
-        # What leaves the app, and what it hides at first, only its own pages or a person may ask for.
+        # Downloads, and names that are hidden at first, need a request of our own pages or of a person.
         is_guarded = "csv" in request.query_params or request.query_params.get("show") == "on"
         if is_guarded and site not in ("same-origin", "none"):
             return PlainTextResponse(FOREIGN, 403)

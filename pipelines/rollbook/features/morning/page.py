@@ -48,7 +48,7 @@ class MorningPage(Listener):
         if not isinstance(error, (ArgumentError, BusyError, NotConfirmedError)):  # user errors are not shown to readers
             self._write(at, on_page(error), error.message)
 
-    def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - it is made again for any student
+    def erased(self, erased: ErasureUnderWay) -> None:  # noqa: ARG002 - any student may be on it
         """Remove the page, which may name the student."""
         self.path.unlink(missing_ok=True)
 

@@ -103,7 +103,7 @@ class Book:
         return replace(self, _form=polars.from_arrow)
 
     def tables(self) -> Any:
-        """All tables and views, a row each: its schema and name, and what one of its rows is."""
+        """One row per table or view: its schema, its name, and what a row means."""
         return self.query(_TABLES)
 
     def table(self, name: str, on: date | str | None = None) -> Any:

@@ -161,17 +161,17 @@ class Pseudonymous(Listener):
             self.make(next_file, at)
 
     def on_published(self, at: datetime) -> None:  # noqa: ARG002 - both files have the time of the publish
-        """Point readers to the next file, if there is a next file.
+        """Publish the next file, if one was made.
 
-        The previous file stays until the next writer, for readers that are just opening that file.
+        The previous one stays until the next writer, for readers that are just opening it.
         """
         if self.next.exists():
             self.versions.retire(leaving=0)
             self.versions.show(self.versions.add(self.next))
 
     def began(self, at: datetime) -> None:
-        """Make an outdated file, or a file with other codes, again. A file that is not wanted is removed: outdated, it
-        would keep erased students. The codes are kept.
+        """Replace a file that is outdated or has other codes. One that is not wanted is removed: it would grow old and
+        keep erased students. The codes are kept.
 
         This repairs what a killed writer, a restored file or a changed setting left.
         """
@@ -190,9 +190,9 @@ class Pseudonymous(Listener):
                 log.warning("%s did not match the published file; it was made again", PSEUDONYMOUS)
 
     def rotate(self, at: datetime) -> int:
-        """Begin a new release of codes, and make the file again, if wanted; returns the number of codes.
+        """Begin a new release of codes and, if wanted, replace the file; returns the number of codes.
 
-        The fleet's file with the previous codes is removed; the next build makes the file again. Raises RollbookError,
+        The fleet's file with the previous codes is removed, until the next build. Raises RollbookError,
         such as BusyError when a running build does not end; the previous release is then still used everywhere.
         """
         fleet = FleetFile(self.warehouse.fleet, pseudonymous=True) if self.warehouse.fleet else None
@@ -219,7 +219,7 @@ class Pseudonymous(Listener):
                 self.codes.save(msgspec.structs.replace(release, codes=left))
         if self.is_current():
             self.versions.retire(leaving=0)
-        else:  # not made again, so the file holds the student; the next writer makes the file if wanted
+        else:  # an old file, which still has the student; the next writer makes a new one if wanted
             self.versions.clear()
         erased.counts["codes"] = forgotten
 

@@ -4,7 +4,7 @@
     page.css     the look of all pages; `light.css` has their colours
     figure.html  a chart: its description, and `chart.svg`, its drawing; `spark.html` a line in a table's row
 
-A page's template begins with `{% extends "base.html" %}` and lies beside the code that renders it.
+A page's template begins with `{% extends "base.html" %}` and is in the folder of the code that renders it.
 """
 
 from __future__ import annotations
