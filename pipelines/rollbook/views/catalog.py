@@ -451,6 +451,6 @@ def comment(
     con: duckdb.DuckDBPyConnection, kind: str, full: str, about: str, columns: Iterable[tuple[str, str]]
 ) -> None:
     """Comment on a view or table, by the full name, and on the columns."""
-    con.execute(f"COMMENT ON {kind} {full} IS {literal(about)}")
-    for column, meaning in columns:
-        con.execute(f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}")
+    comments = [f"COMMENT ON {kind} {full} IS {literal(about)}"]
+    comments += (f"COMMENT ON COLUMN {full}.{column} IS {literal(meaning)}" for column, meaning in columns)
+    con.execute("; ".join(comments))
