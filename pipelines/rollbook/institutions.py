@@ -134,7 +134,7 @@ class Registry:
 
 
 def read(path: Path, names: frozenset[str], secret: frozenset[str]) -> Registry:
-    """Read a registry. `names` are the settings that an institution may have, `secret` the settings that hold secrets.
+    """Read a registry. `names` are the settings that an institution may have, `secret` those that hold secrets.
 
     Raises SettingError: one line that names the place in the file and says what to write. It quotes no value.
     """

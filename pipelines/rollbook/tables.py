@@ -25,12 +25,11 @@ class Column:
     integer, a `percent` is not negative (above 100 is extra credit), any other number is at most `records.MAX_NUMBER`
     from zero; a flag (`is_flag`) is 0 or 1, which services also write as false or true. A record without a `required`
     value is refused; any other value that is not as declared is NULL. A column that is not `tracked` is in current
-    tables and snapshots, but never makes a version (G6). A `measure` moves with every school day, so changes of a
-    measure hold no night (G3); a measure that counts `up` has vanished where the value is 0 or NULL, a measure that
-    counts `down` only where the value is NULL, and a measure that `outlasts_terms` does not begin again with a term.
-    `personal` values name or describe a person, and stay out of logs,
-    previews, Dagster's metadata (G12) and the pseudonymous file. Every text column (`is_text`) declares whether the
-    text is personal; numbers and dates are not.
+    tables and snapshots, but never makes a version (G6). A `measure` moves with every school day, so its changes hold
+    no night (G3); one that counts `up` has vanished where the value is 0 or NULL, one that counts `down` only where it
+    is NULL, and one that `outlasts_terms` does not begin again with a term. `personal` values name or describe a
+    person, and stay out of logs, previews, Dagster's metadata (G12) and the pseudonymous file. Every text column
+    (`is_text`) declares whether the text is personal; numbers and dates are not.
     """
 
     name: str

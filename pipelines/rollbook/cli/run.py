@@ -319,7 +319,7 @@ def discard(
     undo: Annotated[bool, typer.Option("--undo", help="Put a discarded landing back.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Discard a landing of a day: the landing no longer counts, and the history is computed without the landing's rows.
+    """Discard a landing of a day: it no longer counts, and the history is computed without its rows.
 
     For a landing made with a wrong clock, from a service that served nonsense, or approved by mistake. The landing is
     moved aside within raw/ and stays readable; --undo restores it. Shows what would change and asks first. A day whose
@@ -350,7 +350,7 @@ def restore(
         str | None, typer.Argument(help="The number or name of the file to restore. Without it, the files are listed.")
     ] = None,
 ) -> None:
-    """List the kept published files, or restore a kept file in place of the current file.
+    """List the kept published files, or restore one of them in place of the current one.
 
     Readers that have a file open keep that file. Nothing is lost: the current file is kept, and the next sync brings
     the restored file up to date by itself.
@@ -399,9 +399,9 @@ def prune(
 
     Raw bodies and snapshots are deleted when older than ROLLBOOK_KEEP_DAYS (if unset, all are kept) and the published
     history already has the content: the current tables, history and changes stay as they are. Deleted days cannot be
-    rebuilt or backfilled any more; a rebuild that would lose expired days is refused, and `rollbook status` lists the
-    days. Files are deleted one night after the views, and a held day is kept until approved. The last three published
-    files are kept, and Dagster's runs of the 400 days before the newest landed day.
+    rebuilt or backfilled any more; a rebuild that would lose them is refused, and `rollbook status` lists them. Files
+    are deleted one night after the views, and a held day is kept until approved. The last three published files are
+    kept, and Dagster's runs of the 400 days before the newest landed day.
 
     With --dry-run, shows the days and the bytes and deletes nothing.
     """

@@ -67,8 +67,8 @@ class LastSync(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A landing about which a person decides: a held landing, with the command for the merge, or a discarded landing,
-    with the command for the undoing.
+    """A landing about which a person decides: a held one, with the command that merges it, or a discarded one, with the
+    command that puts it back.
     """
 
     snapshot_date: date

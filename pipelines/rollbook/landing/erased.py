@@ -77,8 +77,8 @@ Given = TypeVar("Given", Approval, Discard)
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """One erased student: the keyed hash of the id, of the names that identify the student's new records, and of the
-    `words` by which people name the student.
+    """One erased student: the keyed hash of the id, of the names that identify new records, and of the `words` by
+    which people name the student.
 
     From `readmitted_at` on the id is another person's, who is not kept out.
     """
@@ -250,7 +250,7 @@ class ErasureRegister:
 
 
 class Gate:
-    """Takes erased students out of the bodies of one landing: before the bodies are written, or when the landing is
+    """Takes erased students out of the bodies of one landing: before they are written, or when the landing is
     rewritten.
 
     `taken` has each body that held an erased student, with the id. `recognised` counts other records with an erased

@@ -200,8 +200,8 @@ class Manifest(Stored, frozen=True, kw_only=True):
     what was held. `oddities` counts, by kind, what was read although the contract does not foresee it.
     `deferred` says why the landing could not be evaluated when fetched: compared with nothing, the landing proves
     nothing. `service_time` is the service's own time at the auth check; the contract gives no zone. `erasures` is how
-    many students had been erased when the landing was last written: none of these students is in the landing (see
-    `erased`). All other times are UTC.
+    many students had been erased when the landing was last written: it has none of them (see `erased`). All other times
+    are UTC.
     """
 
     snapshot_date: date

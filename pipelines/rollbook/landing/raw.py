@@ -1,4 +1,4 @@
-"""The raw folder: exactly what the service sent, with a manifest per landing that says what the landing proves (G4).
+"""The raw folder: exactly what the service sent, with a manifest per landing that says what it proves (G4).
 
     raw/snapshot_date=D/landing=N/bodies.zst     the bodies, one zstd frame each: `zstd -dc` prints them all
                                   pages.jsonl    the index of the bodies, one `manifest.Body` per line

@@ -460,7 +460,7 @@ def _certificate_refused(error: BaseException | None) -> bool:
 
 log = logging.getLogger(__name__)
 
-# The first wait is between 0 and the bound; the bound doubles with each further try.
+# The first wait is between 0 and the bound, which doubles with each further try.
 FIRST_SECONDS = 0.5
 # No single wait is longer, unless the service asks for more (Retry-After).
 MAX_WAIT_SECONDS = 30.0

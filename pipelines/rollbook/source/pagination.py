@@ -1,4 +1,4 @@
-"""The walk: reads a set page by page, in order, and proves that the walk is complete (G1).
+"""The walk: reads a set page by page, in order, and proves that it is complete (G1).
 
 Every page goes to the sink at once; only the records' ids stay in memory. `RULES` has what every page keeps to,
 `WalkCheck` applies it to a walk, `walk` repeats a spoiled walk, `search` reads one search's result by the same rules,
@@ -49,7 +49,7 @@ MAX_UNCLEAR = 3
 # searches find it: new records were not published, and erased ones are not.
 PROBED = 50
 # How services answer a page past the end; the contract does not say. After page 1, 404 means that the set shrank during
-# the walk, which spoils the walk. On page 1, or with another status, the answer is a refusal.
+# the walk, which spoils it. On page 1, or with another status, the answer is a refusal.
 PAST_THE_END = frozenset({400, 404, 410, 416, 422})
 # No content: a success without a page.
 NO_CONTENT = 204
@@ -364,7 +364,7 @@ def _sum_up(counted: list[WalkCheck], proof: Proof | None, spoiled: tuple[str, .
         proof=proof,
         total_count=last.pages[-1].total_count or 0 if last.pages else 0,
         received=received,
-        # Each walk shows the records without a readable id again, and nothing tells such records apart.
+        # Each walk shows the records without a readable id again, and nothing tells them apart.
         distinct=len(ids) + max(unreadable),
         repeated=received - sum(unreadable) - sum(len(c.ids) for c in counted),
         repeated_ids=tuple(sorted(set.intersection(*(c.repeated_ids for c in counted)))[:REPEATED_KEPT]),
@@ -550,7 +550,7 @@ def search_by_names(
     walks: int,
     finds_listed: Callable[[str], bool] = lambda _: False,
 ) -> Absence:
-    """Search for one record by each name until the record is found; by a name that several records may share
+    """Search for one record by each name until it is found; by a name that several records may share
     (`Set.last_names`) only if no other name gave a clean answer.
 
     The answer is `removed` if all searches by at least one name ended cleanly without finding the record, else

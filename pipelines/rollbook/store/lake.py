@@ -38,7 +38,7 @@ from rollbook.util import files
 sql = statements("rollbook.store")
 
 OBSERVED, REFUSED = "observed", "refused"
-# DuckDB variable that overrides the lake's folder, for a lake that was moved.
+# DuckDB variable that overrides the lake's folder, once it was moved.
 LAKE = "rollbook_lake"
 # The landed days, each with the sets that were proven complete: for engines that read the lake directly.
 DAYS = "days"
@@ -328,7 +328,7 @@ class Lake:
         return self._scan(table.name, days, columns, several_schemas=len(schemas) > 1, movable=movable)
 
     def schemas(self, table: Table, days: Collection[DayRecord]) -> list[pa.Schema]:
-        """The distinct schemas of the days' files: several if declarations changed between the days."""
+        """The distinct schemas of the days' files: several if declarations changed in between."""
         declared = {record.fingerprint: record.snapshot_date for record in days}
         schemas: list[pa.Schema] = []
         for day in declared.values():

@@ -6,7 +6,7 @@ a notebook or a dashboard on an old night. Therefore no name is ever reused, not
 
 If the disk does not support symlinks, `rollbook.duckdb` is a copy, and `published/newest.txt` names the version.
 
-An analyst may open the published file for writing, a restore may replace the file, a disk may truncate the file. The
+An analyst may open the published file for writing, a restore may replace it, a disk may truncate it. The
 writer never builds on the result. The digest of each file is registered in `private/erasures/published.json` before
 readers get the file, with the number of students who had been erased by then. So a file of any age is recognised
 wherever copied, and a file that was edited, cut short or written by another warehouse is not. Without that register, no
@@ -203,7 +203,7 @@ def target(path: Path, folder: Path | None = None) -> Path | None:
 
 
 def set_aside(path: Path, aside: Path) -> None:
-    """Link or copy the file at a path to `aside`; move anything that is not a file there."""
+    """Link or copy the file at a path to `aside`; anything else is moved there."""
     file = target(path)
     if file is not None:
         if not aside.exists():

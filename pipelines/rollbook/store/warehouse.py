@@ -1,4 +1,4 @@
-"""The database that analysts open, and the database being built: copy, write, check, swap (G10).
+"""The database that analysts open, and the one being built: copy, write, check, swap (G10).
 
 The next file starts as a copy of an unchanged file that this warehouse wrote (`published`). Readers do not see the next
 file until the swap, and the next writer removes a file that a crash left. `history` and `ops` write the content.

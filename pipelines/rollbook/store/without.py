@@ -1,6 +1,6 @@
 """Removes students from days of the lake, whose files are rewritten, and from database files.
 
-A row that is deleted from a database leaves its bytes in the file until the space is reused: the caller copies the file
+A row that is deleted from a database leaves its bytes in the file until the space is reused: the caller copies it
 afterwards (`clean`).
 """
 

@@ -131,7 +131,7 @@ def login() -> str:
 
 
 def person() -> str:
-    """Return who decides: the account that logged in, if known, else the account that runs this."""
+    """Return who decides: the account that logged in, if known, else the one that runs this."""
     return login() or account()
 
 

@@ -398,7 +398,7 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
 
 @cache
 def _views_digest(_untracked: frozenset[tuple[str, str]]) -> str:
-    """Return a digest of the views' inputs: the text, the tables behind the views (which lack the columns that are left
+    """Return a digest of the views' inputs: the text, the tables behind them (which lack the columns that are left
     untracked), and DuckDB's version.
     """
     columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]

@@ -147,7 +147,7 @@ def fill(con: duckdb.DuckDBPyConnection, thresholds: Iterable[Threshold], terms:
 
 
 def read_thresholds(path: Path) -> tuple[Threshold, ...]:
-    """Read every threshold: the file's value, or the default if the file lacks it.
+    """Read every threshold: the file's value, or the default where it has none.
 
     Raises SettingError, which names the line and what to write instead.
     """

@@ -139,7 +139,7 @@ class Alerts(Listener):
         deliver({"": self})
 
     def report(self, outcome: Outcome) -> bool:
-        """Queue a message for an outcome that was not reported before; a good outcome only after a bad outcome.
+        """Queue a message for an outcome that was not reported before; a good one only after a bad one.
 
         A sync that leaves a set unproven for long is not good: that is reported instead, once. Returns whether a
         message was queued.

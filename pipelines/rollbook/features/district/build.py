@@ -51,7 +51,7 @@ MAKES_NONE = "it makes no pseudonymous file (ROLLBOOK_PSEUDONYMOUS)"
 
 @dataclass(frozen=True)
 class Difference:
-    """How many rows of a table an institution's published file lacks, and how many are too many."""
+    """How many rows of a table an institution's published file lacks, and how many it should not have."""
 
     institution: str
     table: str

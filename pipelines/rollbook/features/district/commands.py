@@ -243,7 +243,7 @@ def names_of(only: str | None) -> tuple[str, ...]:
 
 
 def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
-    """The institutions of the registry, or the institutions in --only. Raises SettingError, and ArgumentError as
+    """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as
     `names_of`.
     """
     from rollbook.features.district.nights import Fleet
@@ -352,7 +352,7 @@ def export(
     """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
 
     The file may hold pupils' records of all institutions and is readable by the owner only. An erasure does not find
-    the file: delete the file after use.
+    this file: delete it after use.
     """
     file, within = _file(pseudonymous), files.folder(fleet_folder() / FLEET_BUILD)
     write_export(

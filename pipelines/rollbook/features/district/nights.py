@@ -93,7 +93,7 @@ class FleetState(formats.Stored, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, last=outcome, refused=refused)
 
     def why_paused(self, name: str) -> str:
-        """The reason for leaving the institution out; empty if the institution takes part."""
+        """The reason for leaving the institution out; empty if it takes part."""
         if self.paused or len(self.refused) < REFUSED_NIGHTS:
             return self.paused
         return (
@@ -179,7 +179,7 @@ class _Worker:
         return None
 
     def end(self) -> int:
-        """Wait for the end of the process, killing a process that does not end; returns the exit code."""
+        """Wait for the process to end, and kill it if it does not; returns the exit code."""
         self.connection.close()
         try:
             return self.process.wait(STOP_WITHIN)
@@ -190,7 +190,7 @@ class _Worker:
 
 @dataclass
 class Fleet:
-    """Runs jobs for the institutions of a registry, or for the institutions named by `only`.
+    """Runs jobs for the institutions of a registry, or for those named by `only`.
 
     `jobs` run at a time (default: two per processor, since an institution computes while another waits for the
     service), each for `max_seconds` at most. The moment is `now` (default: this machine's clock). Raises SettingError
@@ -387,8 +387,8 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 # seconds. Also as a page.
 #
 # The page adds figures and where the contract drifts, from `fleet.duckdb` if that file is there. The page names
-# institutions and no pupils; an undeclared field is named only if several records have the field, since a single
-# record's field name may be anything.
+# institutions and no pupils; an undeclared field is named only if several records have it, since a single record's may
+# be called anything.
 
 PAGE = FLEET_REPORT
 # A field that so many records have in one sync comes from the service, and does not describe one pupil.

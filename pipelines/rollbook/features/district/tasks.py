@@ -33,7 +33,7 @@ OTHER_DAYS = "its published file is of other days than its lake: its next sync b
 
 class Recomputed(msgspec.Struct):
     """How a history that was computed again differs from the published one, by table: the rows that the published file
-    lacks, and those that it has too many. Or why it was not compared.
+    lacks, and those that it should not have. Or why it was not compared.
     """
 
     differences: dict[str, tuple[int, int]] = {}

@@ -166,7 +166,7 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
 
 
 def students(book: Book, params: QueryParams) -> dict[str, Any]:
-    """All listed students, or the students that match a text, former students too."""
+    """All listed students, or those that match a text, former ones too."""
     order = f'"left on" NULLS FIRST, {in_order("student")}, student_id'
     listing = book.listing(params, sql("students"), order, text=params.get("text", "").strip())
     return {"title": "Students", "listing": listing}

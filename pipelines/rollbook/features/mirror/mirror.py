@@ -1,4 +1,4 @@
-"""Updates the copy after each writer, restores a warehouse from the copy, and proves that this works.
+"""Updates the copy after each writer, restores a warehouse from it, and proves that this works.
 
 Only what cannot be rebuilt is copied: `raw/`, the institution's own thresholds and terms, the records of erasures, and
 the codes of the pseudonymous file; also `snapshots/`, for engines that read the copy. The published file, the report
@@ -11,10 +11,10 @@ The copy's catalog lists every file with the digest. Catalogs are numbered; the 
     _mirror/catalog-00000007.json
 
 A catalog is created only if the number is free (compare-and-swap), so two concurrent writers cannot both follow the
-sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps the path,
-because other engines read snapshots; a restore leaves snapshots out, since a rebuild makes snapshots. Each stored
-object is read back and verified. The copy is never the only record, and nothing waits for an update: a failure is
-logged as a warning, and the next writer retries.
+sixth. Files of `raw/` are stored under path and digest, so a catalog's files never change. A snapshot keeps its path,
+because other engines read it; a restore leaves snapshots out, since a rebuild makes them. Each stored object is read
+back and verified. The copy is never the only record, and nothing waits for an update: a failure is logged as a warning,
+and the next writer retries.
 
 A proof restores the copy to a temporary folder, rebuilds the tables, and compares them row for row with what readers
 have. Expired days are in neither the copy nor the lake. With such days, the restored days are compared with the lake's,
@@ -649,7 +649,7 @@ def prove(settings: Settings, progress: Progress) -> None:
 
 
 def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator[str]:
-    """The tables that differ between two warehouses: the published tables, or the tables of the lake's days."""
+    """The tables that differ between two warehouses: the published ones, or those of the lake's days."""
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
         for r in declared()

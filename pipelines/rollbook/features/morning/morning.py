@@ -2,7 +2,7 @@
 
 The data are queried from one open database through the analysts' views. Then the charts are laid out: where each bar,
 line and text goes (`chart.svg` draws them). They show counts, classes and days, never a person's name. Horizontal
-positions are percentages of the chart's width, so that a chart fits any screen while the text keeps the size; vertical
+positions are percentages of the chart's width, so that it fits any screen while the text keeps its size; vertical
 positions and heights are pixels. Colours are names of the page's CSS variables. `page.html` becomes one self-contained
 file.
 """

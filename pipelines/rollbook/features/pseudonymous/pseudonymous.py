@@ -210,7 +210,7 @@ class Pseudonymous(Listener):
         return len(release.codes)
 
     def erased(self, erased: ErasureUnderWay) -> None:
-        """Remove the codes of erased students, and the files with these codes; counts the codes."""
+        """Remove the codes of erased students, and the files that have them; counts the codes."""
         release, forgotten = self.codes.stored(), 0
         if release is not None:
             left = {student: code for student, code in release.codes.items() if student not in erased.erased}
@@ -284,8 +284,8 @@ class Pseudonymous(Listener):
     def make(self, named: Path, at: datetime, release: Release | None = None) -> Release:
         """Make the next file from a published file or its successor; returns the codes in it. Raises RollbookError.
 
-        The codes are saved after the file is complete and before readers get the file: every code ever shown can be
-        looked up. An error leaves no file: nothing half-done may be shown.
+        The codes are saved once the file is complete and before readers get it: every code ever shown can be looked up.
+        An error leaves no file: nothing half-done may be shown.
         """
         try:
             return self._made(named, at, release)

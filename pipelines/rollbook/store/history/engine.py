@@ -39,7 +39,7 @@ MIN_REBUILD = 12
 
 
 class History:
-    """The history of every table in an open database, and the lake behind the history."""
+    """The history of every table in an open database, and the lake behind it."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake) -> None:
         self.con = con
@@ -64,7 +64,7 @@ class History:
 
     @property
     def has_expired_days(self) -> bool:
-        """Whether the history holds days that the lake no longer holds: folding the lake would lose these days."""
+        """Whether the history holds days that the lake no longer holds: folding the lake would lose them."""
         return not self.merged_days().keys() <= self.records.keys()
 
     def refold(self) -> list[TableCounts]:
