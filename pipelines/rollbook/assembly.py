@@ -13,10 +13,12 @@ from rollbook.night.listeners import Listeners
 from rollbook.opened import Rollbook
 from rollbook.reading.access import AccessLog
 from rollbook.rights.erasure import Erasure
+from rollbook.rights.leftovers import leftovers
 from rollbook.rights.personal import PersonalData
 from rollbook.settings import Settings
 from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
+from rollbook.util.text import listed
 from rollbook.views import catalog
 from rollbook.views.dictionary import Chapter
 
@@ -30,7 +32,7 @@ def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> 
     place = rollbook.place
     own = [listener for each in present() if (listener := each.listener(rollbook)) is not None]
     # The erasure comes after all others that hold something: it writes the certificate.
-    rights = AccessLog(settings), Erasure(place, clock, personal(place.warehouse.root))
+    rights = AccessLog(settings), Erasure(place, clock, personal(place.warehouse.root), names())
     rollbook.listeners = Listeners(place.warehouse.root, (*own, *rights))
     return rollbook
 
@@ -53,3 +55,11 @@ def lines(rollbook: Rollbook) -> Iterator[Finding]:
                 yield from each.lines(rollbook)
         except RollbookError as error:
             yield Finding(each.name, Level.FAILED, error.message)
+    if left := leftovers(rollbook.warehouse.root, names()):
+        says = f"{listed([str(path) for path in left])} are of a feature that is not installed: delete them"
+        yield Finding("left over", Level.WARNING, says)
+
+
+def names() -> list[str]:
+    """The names of the features that are there."""
+    return [each.name for each in present()]

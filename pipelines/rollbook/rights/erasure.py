@@ -19,7 +19,7 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,6 +51,7 @@ from rollbook.night.place import Clock, Place, quiet
 from rollbook.night.writing import Writer
 from rollbook.reading import access
 from rollbook.reading.formats import exported
+from rollbook.rights.leftovers import leftovers
 from rollbook.rights.personal import PersonalData
 from rollbook.source.pagination import Progress
 from rollbook.store import without
@@ -59,6 +60,7 @@ from rollbook.store.published import EXPORTS
 from rollbook.store.statements import statements
 from rollbook.tables import SETS
 from rollbook.util import files
+from rollbook.util.text import listed
 from rollbook.views import editable
 
 sql = statements("rollbook.rights")
@@ -140,12 +142,15 @@ class Erasure(Listener):
 
     name = "the record of an erasure"
 
-    def __init__(self, place: Place, clock: Clock, personal: Sequence[PersonalData] = ()) -> None:
-        """`personal` says what the features hold."""
+    def __init__(
+        self, place: Place, clock: Clock, personal: Sequence[PersonalData] = (), features: Collection[str] = ()
+    ) -> None:
+        """`personal` says what the `features` hold that are there."""
         self.raw = place.raw
         self.warehouse = place.warehouse
         self.clock = clock
         self.personal = personal
+        self.features = features
         self.certificate: Certificate | None = None
 
     def holdings(self, student: int, progress: Progress = quiet) -> Holdings:
@@ -223,6 +228,10 @@ class Erasure(Listener):
         files.write(path, text.encode())
         self.certificate = Certificate(path, text, counts)
 
+    def leftovers(self) -> list[Path]:
+        """Files of features that are not there (`rights.leftovers`)."""
+        return leftovers(self.warehouse.root, self.features)
+
     @property
     def labels(self) -> dict[str, str]:
         """What the counts are called, in the order of the certificate."""
@@ -270,11 +279,17 @@ def erase(
 
     `confirm` asks whether to go on, given what holds the student. `home` is Dagster's folder, whose records are
     cleaned. An unknown student is kept out as well, if that is confirmed. Raises ArgumentError for an invalid id, a
-    reason that is missing or identifies the student, and a student under a legal hold; NotConfirmedError without a
+    reason that is missing or identifies the student, a student under a legal hold, and files of a feature that is
+    not installed; NotConfirmedError without a
     confirmation. Nothing is changed then.
     """
     _check(student, reason)
     writer.settings.check_words(reason)
+    if left := _listener(writer).leftovers():
+        raise ArgumentError(
+            f"{listed([str(path) for path in left])} may hold the student, and the feature that would erase them there"
+            " is not installed. Nothing was erased: delete these first (a copy elsewhere, too), or install the feature"
+        )
     with writer.writing():
         erasure, register = _listener(writer), writer.place.raw.erasure_register
         holdings = erasure.holdings(student, writer.progress)

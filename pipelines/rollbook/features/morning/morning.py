@@ -454,7 +454,7 @@ WEEK = 7  # days; within a week, the name of a weekday says which day
 @cache
 def _environment() -> Environment:
     environment = pages.environment(
-        "rollbook.features.morning.page", number=lambda n: f"{n:,}", day=long_date, severity=severity_word
+        "rollbook.features.morning", number=lambda n: f"{n:,}", day=long_date, severity=severity_word
     )
     environment.filters["sparkline"] = sparkline
     return environment

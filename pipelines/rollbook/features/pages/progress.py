@@ -138,9 +138,7 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
         report = _load(con, since)
     common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
     short = partial(_short, of=day)
-    template = pages.environment(
-        "rollbook.features.morning.page", day=long_date, short=short, figure=figure
-    ).get_template
+    template = pages.environment("rollbook.features.pages", day=long_date, short=short, figure=figure).get_template
     sheets = [*_sheets(report)]
     for kind, name, sheet in sheets:
         path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
