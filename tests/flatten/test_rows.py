@@ -14,13 +14,8 @@ import pytest
 from rollbook.flatten.rows import Batch, schema
 from rollbook.landing.manifest import LandedBody, Reject
 from rollbook.tables import SETS, of_set
-from tests.support.flattening import flatten
+from tests.support.flattening import flatten, page
 from tests.support.records import MISSING, school_class, student
-
-
-def page(*records: Any, number: int = 1, set_name: str = "students", **more: Any) -> LandedBody:
-    body = json.dumps({"success": True, "data": list(records)}).encode()
-    return LandedBody(set=set_name, kind=more.pop("kind", "walk"), page=number, content=body, **more)
 
 
 def one(*bodies: LandedBody) -> Batch:

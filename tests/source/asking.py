@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rollbook.landing.raw import RawStore
 from rollbook.settings import Settings
 from rollbook.source.client import Answer, Client
 from rollbook.source.envelope import Page, page_of
-from rollbook.source.fetch import fetch
+from rollbook.source.fetch import FetchPlan, fetch
 from rollbook.tables import SETS
 from tests.support.wire.service import KEY, Service
 
@@ -85,9 +86,10 @@ class Night:
 
     def fetch(self, published: Any = None, *, over: dict[str, Any] | None = None, **arguments: Any) -> Manifest:
         settings = settings_for(self.service, self.warehouse, **(over or {}))
+        of_plan = {name: arguments.pop(name) for name in get_annotations(FetchPlan) if name in arguments}
         given: dict[str, Any] = {"clock": lambda: NOW, "timeouts": TIMEOUTS, **arguments}
         begin = partial(StagingWriter, self.raw, self.warehouse / "build" / "aside")
-        ingested: Ingested = fetch(settings, begin, published, **given)
+        ingested: Ingested = fetch(settings, begin, FetchPlan(**of_plan), published, **given)
         return ingested.manifest
 
     def failed(self, error: type[RollbookError], published: Any = None, **arguments: Any) -> tuple[Any, list[Manifest]]:

@@ -18,8 +18,7 @@ from rollbook.store.lake import Candidate, DayRecord, Lake, Part, Staged, compos
 from rollbook.store.staging import Staging
 from rollbook.tables import SETS, TABLES, WALKED, of_set
 from rollbook.util import files
-from tests.flatten.test_rows import page
-from tests.support.flattening import flatten
+from tests.support.flattening import flatten, page
 from tests.support.records import MISSING, entry, school_class, student, students
 
 DAY = date(2026, 11, 20)

@@ -1,11 +1,19 @@
-"""Flattens bodies without a landing."""
+"""Makes bodies, and flattens them without a landing."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from rollbook.flatten.rows import Batch, Flattener
 from rollbook.landing.manifest import LandedBody
+
+
+def page(*records: Any, number: int = 1, set_name: str = "students", **more: Any) -> LandedBody:
+    """A page with some records, as it was landed."""
+    body = json.dumps({"success": True, "data": list(records)}).encode()
+    return LandedBody(set=set_name, kind=more.pop("kind", "walk"), page=number, content=body, **more)
 
 
 def flatten(set_name: str, bodies: Iterable[LandedBody]) -> Iterator[Batch]:

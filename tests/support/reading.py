@@ -1,10 +1,12 @@
-"""Answers of a published file."""
+"""Answers of a published file, and the text of a page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from html import unescape
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -45,3 +47,8 @@ def rows(file: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """The rows of an analyst's query."""
     with opened(file) as con:
         return con.execute(query, list(parameters)).fetchall()
+
+
+def text(html: str) -> str:
+    """The text for a reader: no markup, no styles."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<(style|script)>.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)))

@@ -9,8 +9,8 @@ import pytest
 
 from rollbook.views import editable
 from rollbook.views.editable import Term
-from tests.features.morning.test_report import text
 from tests.support.nights import House, new_house, night
+from tests.support.reading import text
 from tests.support.records import Records, classes, student, within
 
 pytestmark = pytest.mark.nights

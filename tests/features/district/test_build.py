@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,27 @@ from typing import Any
 import duckdb
 import pytest
 
-from rollbook.errors import HeldError
 from rollbook.features.district import views as fleet_views
 from rollbook.features.district.build import Built
 from rollbook.tables import TABLES
-from tests.support.models.states import Night
 from tests.support.nights import night
 from tests.support.reading import rows
-from tests.support.records import MISSING, school_class, student, students, within
-from tests.support.warehouses.district import District, InstitutionHouse, new_district
+from tests.support.warehouses.district import District
 from tests.support.warehouses.school import School
-from tests.support.wire import faults
-from tests.views.test_scripted_school import NIGHTS
+from tests.support.warehouses.scripted import (
+    LARGE,
+    LATER,
+    NEVER,
+    NIGHTS,
+    ODD,
+    OTHER,
+    SHARING,
+    SYNCED,
+    scripted_district,
+)
 
 # A dozen syncs of three schools, once for all tests.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-
-# 007: a name that other engines read as a number. `yew` is in the registry and never synced.
-SHARING, OTHER, LATER, NEVER, LARGE = "elm", "ash", "007", "yew", "oak"
-SYNCED = (LATER, OTHER, SHARING)
-
 
 # The columns that the rollup by day shares with the view of each institution.
 DAILY = (
@@ -58,46 +58,9 @@ class Fleet:
         return rows(self.file, query)
 
 
-def play(house: InstitutionHouse, nights: dict[int, Night]) -> None:
-    """Play nights; only the last one is published with its views."""
-    *most, last = nights.items()
-    for number, played in most:
-        if played.unproven:
-            house.service.on(faults.moved_total(1), path="students", page=1, times=None)
-        house.night(number, list(played.students), list(played.classes))
-        house.service.mend()
-    house.night(last[0], list(last[1].students), list(last[1].classes))
-
-
-@contextmanager
-def played(sharing: Iterable[int], other: Mapping[int, Night], *others: str) -> Iterator[District]:
-    """Institutions whose students and classes share their ids, with other limits, other first and newest days.
-
-    `sharing` are the nights of one of them, `other` is what another one plays; `others` play nothing.
-    """
-    with new_district([SHARING, OTHER], LATER, NEVER, *others) as district:
-        houses = {name: district.house(name) for name in (SHARING, OTHER, LATER)}
-        for house in houses.values():
-            house.over |= {"hold_changed_percent": 100, "hold_removed_percent": 100}
-        folder = district.warehouse / OTHER
-        folder.mkdir(parents=True)
-        (folder / "thresholds.csv").write_text("name,value,meaning\ncompletion_below,80,\nleast_assignments,1,\n")
-        (folder / "terms.csv").write_text(f"name,first_day,last_day\nWinter,{night(1)},{night(9)}\n")
-        # In no class, and renamed in one institution while nothing changes in the other.
-        nine = {n: student(9, classes=[]) if n < 7 else student(9, classes=MISSING, name="Nine") for n in sharing}
-        play(houses[SHARING], {n: NIGHTS[n]._replace(students=[*NIGHTS[n].students, nine[n]]) for n in sharing})
-        play(houses[OTHER], dict(other))
-        plain = student(9, classes=[])
-        more = NIGHTS[5]._replace(students=[*NIGHTS[5].students, plain, *students(12, first=50)])
-        play(houses[LATER], {5: NIGHTS[7]._replace(students=[*NIGHTS[7].students, plain]), 7: more})
-        with pytest.raises(HeldError):
-            houses[LATER].night(11, students(9, first=50), over={"hold_removed_percent": 10})
-        yield district
-
-
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    with played((1, 6, 7, 11), {n: NIGHTS[n] for n in (2, 11)}) as district:
+    with scripted_district((1, 6, 7, 11), {n: NIGHTS[n] for n in (2, 11)}) as district:
         yield Fleet(district, district.build())
 
 
@@ -151,34 +114,12 @@ def test_it_has_of_each_institution_what_its_own_file_has(fleet: Fleet, name: st
 
 
 def test_the_fleets_file_equals_the_institutions_own_files(fortnight: School) -> None:
-    with played(NIGHTS, ODD, LARGE) as district:
+    with scripted_district(NIGHTS, ODD, LARGE) as district:
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)
         fleet = Fleet(district, district.build())
         for name in names():
             assert compare(fleet, name, (*SYNCED, LARGE))[LARGE] or name in {*EMPTY, "main.data_quality"}
         assert_alike(*(fleet.rows(f"SELECT {DAILY} FROM {of}") for of in ("institutions_daily", "progress_daily")))
-
-
-def in_its_own_way(number: int, like: Night) -> Night:
-    """A night of the scripted school at another one: its classes have other names, other counts and other last days."""
-    listed = [
-        school_class(501, student_count=number, class_title="Maths", **within("summary", average_score=60.0 + number)),
-        school_class(
-            502,
-            class_status=0 if 5 < number < 9 else 1,
-            student_count=2,
-            course={"course_id": 71, "course_name": "Art"},
-        ),
-        *([school_class(599, student_count=1)] if number < 9 else []),
-    ]
-    return like._replace(classes=listed)
-
-
-# The same students on other days: absent, refused and not stated when the first school lists them.
-ODD = {
-    number: in_its_own_way(number, NIGHTS[like])
-    for number, like in ((2, 11), (3, 5), (4, 6), (6, 7), (9, 1), (11, 2), (13, 4))
-}
 
 
 # Tables with rows of at most one of these schools.

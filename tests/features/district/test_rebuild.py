@@ -18,11 +18,10 @@ from rollbook.features.district.views import shared
 from rollbook.opened import Rollbook
 from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.district import FleetFile
-from tests.features.district.test_build import LATER, ODD, OTHER, SHARING, SYNCED, played
 from tests.support.nights import night
 from tests.support.reading import rows
 from tests.support.warehouses.district import District
-from tests.views.test_scripted_school import NIGHTS
+from tests.support.warehouses.scripted import LATER, NIGHTS, ODD, OTHER, SHARING, SYNCED, scripted_district
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -30,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Three institutions with odd nights; `yew` never synced."""
-    with played(NIGHTS, ODD) as district:
+    with scripted_district(NIGHTS, ODD) as district:
         yield district
 
 

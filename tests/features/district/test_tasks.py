@@ -12,12 +12,11 @@ from rollbook.errors import EngineError
 from rollbook.features.district import build as building
 from rollbook.features.district import tasks, views
 from rollbook.settings import DUCKDB, SAIL, engine_name
-from tests.features.district.test_build import ODD, SYNCED, played
 from tests.support.reading import rows
 from tests.support.tiers import slow
 from tests.support.warehouses.district import District
+from tests.support.warehouses.scripted import NIGHTS, ODD, SYNCED, scripted_district
 from tests.support.wire.spark import spark_server
-from tests.views.test_scripted_school import NIGHTS
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.nights]
 
@@ -27,7 +26,7 @@ SPARK = "spark"
 @pytest.fixture(scope="module")
 def district() -> Iterator[District]:
     """Three institutions with odd nights; `yew` never synced."""
-    with played(NIGHTS, ODD) as district:
+    with scripted_district(NIGHTS, ODD) as district:
         yield district
 
 

@@ -12,12 +12,11 @@ from rollbook.errors import LostError
 from rollbook.features.mirror.mirror import Mirror
 from rollbook.night import past
 from rollbook.night.discard import discard, undo_discard
-from rollbook.night.prune import prune
 from rollbook.night.restore import restore
-from tests.features.mirror.test_mirror import command, copied_days, copy_of
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, students
 from tests.support.warehouses.begun import begin, begin_changing
+from tests.support.warehouses.copies import copied_days, copy_of, mirror_command
 from tests.support.warehouses.erasures import erase
 from tests.support.wire.service import KEY
 from tests.support.wire.storage import restored
@@ -49,20 +48,20 @@ def test_a_lost_raw_folder_fails_the_night_and_returns_from_the_copy(
     assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
     assert house.rollbook().listener(Mirror).verify() == []
     for name in ("status", "verify", "sync"):
-        output = command(house, name)
+        output = mirror_command(house, name)
         assert output.exit_code == 1
         assert "is missing here" in str(output.exception)
     assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
 
-    assert command(house, "restore", "--into", str(tmp_path / "back")).exit_code == 0
+    assert mirror_command(house, "restore", "--into", str(tmp_path / "back")).exit_code == 0
     shutil.copytree(tmp_path / "back" / "raw", house.warehouse / "raw", dirs_exist_ok=True)
     house.sync()
     listed = nights.listed(4)
     nights.expected.night(4, listed, house.service.classes, unproven=["students", "classes"])
     nights.expected.night(4, listed, house.service.classes)
     assert house.tables() == nights.expected.tables()
-    assert command(house, "status").exit_code == 0
-    assert command(house, "verify").exit_code == 0
+    assert mirror_command(house, "status").exit_code == 0
+    assert mirror_command(house, "verify").exit_code == 0
 
 
 def test_a_restored_warehouse_publishes_and_deletes_nothing_in_the_copy(house: House, tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_restored_warehouse_publishes_and_deletes_nothing_in_the_copy(house: H
         house.at(4).sync()
     assert restored(house, tmp_path / "new").query("SELECT COUNT(*) FROM spans.days") == [(4,)]
 
-    assert command(house, "sync", "--accept-loss").exit_code == 0
+    assert mirror_command(house, "sync", "--accept-loss").exit_code == 0
     assert copied_days(house) == [night(n) for n in (1, 3, 4)]
     house.at(5).sync()
     assert copied_days(house) == [night(n) for n in (1, 3, 4, 5)]
@@ -146,12 +145,12 @@ def test_changes_by_our_own_commands_are_no_loss(house: House) -> None:
     nights.number = 2
     nights.play(2)
     discard(house.rollbook().writer(), night(3), reason="nonsense")
-    assert command(house, "status").exit_code == 0
+    assert mirror_command(house, "status").exit_code == 0
     undo_discard(house.rollbook().writer(), night(3))
     discard(house.rollbook().writer(), night(4), reason="nonsense")
     erase(house, 20)
-    assert command(house, "status").exit_code == 0
+    assert mirror_command(house, "status").exit_code == 0
     nights.play(3, keep_days=2)
     assert copied_days(house) == house.rollbook().raw.days() == [night(n) for n in (5, 6, 7)]
     assert not list(copy_of(house).rglob(f"snapshot_date={night(2)}/*"))
-    assert command(house, "verify").exit_code == 0
+    assert mirror_command(house, "verify").exit_code == 0

@@ -7,16 +7,13 @@ import logging
 import re
 import shutil
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
-from rollbook.cli import app
 from rollbook.errors import ArgumentError, LostError, MirrorError, SettingError
 from rollbook.features.mirror.mirror import Bucket, Mirror, restore
 from rollbook.reading import access
@@ -26,6 +23,7 @@ from tests.support.nights import House, new_house, night
 from tests.support.records import classes, student, students
 from tests.support.tiers import daily
 from tests.support.warehouses.begun import begin, begin_changing
+from tests.support.warehouses.copies import copied_days, copy_of, mirror_command
 from tests.support.warehouses.erasures import erase
 from tests.support.wire.storage import restored
 
@@ -36,17 +34,6 @@ pytestmark = pytest.mark.nights
 def house(tmp_path: Path) -> Iterator[House]:
     with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
         yield house
-
-
-def copy_of(house: House) -> Path:
-    return Path(str(house.over["lake"]).removeprefix("file://"))
-
-
-def copied_days(house: House) -> list[date]:
-    """The days that the copy's catalog lists."""
-    catalog, *_ = house.rollbook().listener(Mirror).status()
-    assert catalog is not None
-    return catalog.days()
 
 
 def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,39 +266,34 @@ def _mentions(house: House) -> int:
 
 def test_the_commands_say_how_the_copy_is_doing(house: House, tmp_path: Path) -> None:
     begin(house)
-    output = command(house, "status")
+    output = mirror_command(house, "status")
     assert output.exit_code == 0
     assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in output.stdout
-    assert "Copied 0 files" in command(house, "sync").stdout
-    assert "is intact" in command(house, "verify").stdout
-    output = command(house, "restore", "--into", str(tmp_path / "new"))
+    assert "Copied 0 files" in mirror_command(house, "sync").stdout
+    assert "is intact" in mirror_command(house, "verify").stdout
+    output = mirror_command(house, "restore", "--into", str(tmp_path / "new"))
     assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in output.stdout
     (body,) = copy_of(house).rglob("bodies.zst.*")
     body.unlink()
     message = f"Missing or damaged in the copy: {body.relative_to(copy_of(house)).as_posix()}. Delete"
-    assert message in str(command(house, "verify").exception)
-    assert "Copied 1 file" in command(house, "sync").stdout
+    assert message in str(mirror_command(house, "verify").exception)
+    assert "Copied 1 file" in mirror_command(house, "sync").stdout
     lake = house.over.pop("lake")
     erase(house, 7)
     house.over["lake"] = lake
     assert re.search(r"It is not as here in \d+ files, such as .* Run `rollbook mirror sync`", told_wrong(house))
-    command(house, "sync")
-    assert command(house, "status").exit_code == 0
+    mirror_command(house, "sync")
+    assert mirror_command(house, "status").exit_code == 0
     shutil.rmtree(copy_of(house))
-    assert "Nothing was ever copied" in str(command(house, "status").exception)
-    assert isinstance(command(house, "status", lake="").exception, SettingError)
+    assert "Nothing was ever copied" in str(mirror_command(house, "status").exception)
+    assert isinstance(mirror_command(house, "status", lake="").exception, SettingError)
 
 
 def told_wrong(house: House) -> str:
     """The answer of `mirror status` about a copy that is behind."""
-    done = command(house, "status")
+    done = mirror_command(house, "status")
     assert done.exit_code == 1
     return str(done.exception)
-
-
-def command(house: House, *arguments: str, **over: Any) -> Result:
-    """`rollbook mirror ...`, in this process."""
-    return CliRunner().invoke(app, ["mirror", *arguments], env=house.environment(**over))
 
 
 @pytest.mark.parametrize("is_new", [False, True])
@@ -319,7 +301,7 @@ def test_a_restore_is_a_line_of_the_access_log(house: House, tmp_path: Path, is_
     begin(house)
     into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else house.warehouse
     house.rollbook().listener(Mirror).update(house.now)
-    done = command(house, "restore", "--into", str(into), warehouse=here)
+    done = mirror_command(house, "restore", "--into", str(into), warehouse=here)
     assert done.exit_code == 0, done.output
     entries, _ = access.entries(into if is_new else house.warehouse)
     assert [(entry.kind, entry.user) for entry in entries] == [("mirror restore", machine.account())]

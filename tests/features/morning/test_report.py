@@ -19,7 +19,7 @@ from rollbook.features.morning import morning
 from rollbook.features.morning import page as report
 from rollbook.landing.manifest import Hold, TableCounts
 from tests.support.nights import approve_held, new_house
-from tests.support.reading import writable
+from tests.support.reading import text, writable
 from tests.support.records import MISSING, classes, entry, school_class, student, students, within
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
 from tests.support.wire import faults
@@ -33,11 +33,6 @@ AT = datetime(2026, 10, 7, 2, 16, tzinfo=UTC)
 def made(school: School, **how: Any) -> str:
     with duckdb.connect(str(school.published), read_only=True) as con:
         return report.make(con, at=AT, **how)
-
-
-def text(html: str) -> str:
-    """The text for a reader: no markup, no styles."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<(style|script)>.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)))
 
 
 def names(school: School) -> set[str]:
