@@ -267,7 +267,7 @@ def test_an_approval_and_a_discard_mark_the_day_again(house: House, job: Job) ->
         assert job.record() == []
 
 
-def test_a_discard_of_an_earlier_landing_marks_the_tables_of_that_day_again(house: House, job: Job) -> None:
+def test_discarding_an_earlier_landing_marks_the_tables_of_that_day_again(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         assert job.run(day, tags=SYNC).success
         house.service.students = house.service.students[:58]
@@ -281,7 +281,7 @@ def test_a_discard_of_an_earlier_landing_marks_the_tables_of_that_day_again(hous
         assert last_mark(job, day, "published", "rollbook")["landings"] == "2"
 
 
-def test_a_night_that_is_held_is_not_late_but_the_one_that_never_came_is(house: House) -> None:
+def test_a_held_night_is_not_late_but_a_missing_one_is(house: House) -> None:
     """A hold of another night hides no night that was missed."""
     house.night(1)
     house.at(2).service.students = students(40)

@@ -101,7 +101,7 @@ def test_a_night_that_was_landed_and_that_readers_have_not_is_late(house: House)
     assert not status(house).is_fresh
 
 
-def test_a_sync_of_the_evening_before_does_not_stand_in_for_the_date_that_was_due(house: House) -> None:
+def test_the_previous_evenings_sync_does_not_count_for_the_date_due(house: House) -> None:
     house.over["cron"] = "30 0 * * *"
     begin(house)
     house.now = datetime.combine(night(2), time(23, 45), UTC)
@@ -168,7 +168,7 @@ def at(day: date, hour: int) -> time_machine.travel:
     return time_machine.travel(datetime.combine(day, time(hour), UTC), tick=False)
 
 
-def test_a_program_that_has_the_published_file_open_for_writing_is_told_and_what_it_changed(house: House) -> None:
+def test_a_program_that_writes_the_published_file_is_named_with_its_changes(house: House) -> None:
     begin(house)
     assert status(house).problems == ()
     changing = f"import duckdb, sys; con = duckdb.connect({str(writable(house.published))!r}); "

@@ -152,7 +152,7 @@ def test_bodies_are_landed_though_staging_fails(raw: RawStore, caplog: pytest.Lo
     ]
 
 
-def test_what_the_walks_of_a_large_landing_brought_is_given_ahead_of_the_searches(
+def test_a_large_landing_gives_its_walked_rows_ahead_of_the_searches(
     raw: RawStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rollbook.ingest.LARGE", 1)

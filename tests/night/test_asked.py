@@ -38,7 +38,7 @@ def answers(house: House, number: int) -> dict[int, str]:
     return {a.id: a.answer for a in house.landings(night(number))[-1].absences}
 
 
-def test_a_late_approval_does_not_remove_whom_a_newer_list_does_not_show(house: House) -> None:
+def test_a_late_approval_keeps_whom_a_newer_list_hides(house: House) -> None:
     first_night(house, students(20))
     is_held(house, 2, [*renamed(students(20)), student(100)])
     house.service.hide(100)
@@ -55,7 +55,7 @@ def test_a_late_approval_does_not_remove_whom_a_newer_list_does_not_show(house: 
     assert house.tables() == before
 
 
-def test_whom_only_a_held_night_states_is_removed_if_a_later_search_finds_nobody(house: House) -> None:
+def test_a_later_search_removes_whom_only_a_held_night_states(house: House) -> None:
     first_night(house, students(20))
     is_held(house, 2, [*renamed(students(20)), student(100)])
     house.night(3, students(20))
@@ -67,7 +67,7 @@ def test_whom_only_a_held_night_states_is_removed_if_a_later_search_finds_nobody
     assert said["searched"] == "by reference_id, email: removed"
 
 
-def test_without_searches_to_spare_a_late_approval_leaves_the_question_to_the_next_night(house: House) -> None:
+def test_without_spare_searches_a_late_approval_leaves_asking_to_the_next_night(house: House) -> None:
     first_night(house, students(20))
     is_held(house, 2, [*renamed(students(20)), student(100)])
     house.night(3, students(20), over={"verify_most": 0})

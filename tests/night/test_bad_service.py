@@ -96,7 +96,7 @@ def test_a_service_that_states_too_little_loses_nobody(house: House, expected: E
     assert house.tables() == expected.night(2, TONIGHT, classes(1), unproven=["students"]).tables()
 
 
-def test_a_school_without_classes_is_complete_where_the_service_has_no_such_set(house: House) -> None:
+def test_a_school_is_complete_where_the_service_has_no_classes(house: House) -> None:
     """Until there were classes: then their absence must be asked about, so the set is unproven."""
     house.service.on(faults.refused(404, "NOT_FOUND"), path="classes", times=None)
     assert house.night(1, students(8)).manifest.proven

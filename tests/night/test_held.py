@@ -59,7 +59,7 @@ def test_of_a_day_before_the_newest_it_shows_what_readers_would_lose(house: Hous
     assert (would.students, would.classes) == ((), ())  # they came back
 
 
-def test_without_a_held_landing_or_a_file_that_is_up_to_date_it_says_so(house: House) -> None:
+def test_it_says_that_nothing_is_held_or_the_file_is_behind(house: House) -> None:
     house.night(1, students(20), classes(1))
     with pytest.raises(ArgumentError, match="Nothing is held"):
         look(house)

@@ -100,9 +100,7 @@ def test_who_left_is_removed_where_an_empty_search_is_answered_404(house: House)
         ("m&uuml;ller@school.example", "m\u00fcller@school.example"),
     ],
 )
-def test_an_email_that_the_service_holds_in_another_form_is_found_by_search(
-    house: House, held: str, stored: str
-) -> None:
+def test_a_search_finds_an_email_that_the_service_writes_differently(house: House, held: str, stored: str) -> None:
     """The service compares bytes, and the warehouse stores the composed letter, without HTML's references."""
     everybody = [*students(6), student(7, email=held, reference_id=None), *students(50, first=8)]
     first_night(house, everybody)

@@ -138,7 +138,7 @@ def no_name(is_so: bool) -> Record:
 
 @pytest.mark.story
 @pytest.mark.parametrize("bad", [5, 6])
-def test_a_set_walked_three_times_fails_from_the_same_number_of_bad_values_on(house: House, bad: int) -> None:
+def test_a_set_walked_three_times_counts_each_bad_value_once(house: House, bad: int) -> None:
     begin(house, students(9), classes(1))
     house.service.on(faults.stated(total_count=10), path="students", times=None)
     tonight = [student(i, registration_date="soon" if i <= bad else "2025-09-01") for i in range(1, 10)]

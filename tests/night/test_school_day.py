@@ -102,9 +102,7 @@ def test_a_term_begins_all_counts_again_with_a_line_in_the_log(house: House, cap
 
 @pytest.mark.story
 @pytest.mark.parametrize("total", [9, 6, None])
-def test_counts_that_vanish_while_the_total_falls_a_little_or_is_not_stated_are_held(
-    house: House, total: int | None
-) -> None:
+def test_counts_that_vanish_without_a_fall_of_the_total_are_held(house: House, total: int | None) -> None:
     """A term begins with a large fall, not with any."""
     first_night(house, everybody(total_assignments=10))
     none = dict.fromkeys(("completed_assignments", "completion_rate", "total_time_minutes", "average_score"))

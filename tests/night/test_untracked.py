@@ -92,7 +92,7 @@ DECLARED = {f"{t.name}.{c.name}" for t in TABLES.values() for c in t.untracked}
 ALL = [f"{t.name}.{c.name}" for t in TABLES.values() for c in t.columns if c.name not in t.key]
 
 
-def test_what_a_view_reads_from_history_is_refused_with_the_views_that_do(tmp_path: Path) -> None:
+def test_untracking_what_views_read_from_history_is_refused_and_names_them(tmp_path: Path) -> None:
     refused, at = {}, tmp_path / "warehouse"
     try:
         pairs = tables.column_pairs(", ".join(ALL))

@@ -158,7 +158,7 @@ def test_a_months_lines_go_after_their_time(
     assert access.entries(tmp_path) == ([], 0)
 
 
-def test_before_any_landing_no_line_goes_and_in_a_district_any_institutions_counts(
+def test_lines_expire_only_after_a_landing_of_any_institution(
     tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")

@@ -66,7 +66,7 @@ def plain(name: str) -> str:
     return unicodedata.normalize("NFC", "".join(letters)).lower()
 
 
-def test_a_view_that_is_named_comes_in_the_order_in_which_people_read_it(fortnight: School, out: Path) -> None:
+def test_a_named_view_comes_in_the_order_people_read(fortnight: School, out: Path) -> None:
     write(fortnight, "students_to_watch", Format.PARQUET, out)
     heading, *rows = read(out, Format.PARQUET)
     severity, name, key = (heading.index(column) for column in ("severity", "name", "student_id"))
@@ -154,9 +154,7 @@ def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: S
     assert sheet["B3"].number_format == "yyyy-mm-dd"
 
 
-def test_an_excel_file_says_what_it_shows_of_which_day_and_has_a_sheet_for_each_value(
-    fortnight: School, out: Path
-) -> None:
+def test_an_excel_file_names_its_day_and_has_a_sheet_a_value(fortnight: School, out: Path) -> None:
     export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="class_title")
     book = openpyxl.load_workbook(io.BytesIO(out.read_bytes()))
     titles = [t for (t,) in fortnight.rows("SELECT DISTINCT class_title FROM roster ORDER BY 1")]

@@ -43,7 +43,7 @@ def test_a_students_id_leaves_logs_and_events_and_the_rest_stays(tmp_path: Path)
     assert take_out(tmp_path, gone) == (0, 0)
 
 
-def test_a_reason_that_a_person_gave_in_the_ui_names_the_student_no_more(tmp_path: Path) -> None:
+def test_a_reason_given_in_the_ui_no_longer_names_the_student(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with new_house([*students(9), canary.canary()], classes(1)) as house, graph.job(house, home) as job:
         for number in (1, 2):

@@ -146,7 +146,7 @@ def test_a_record_without_a_name_is_unclear_and_never_searched_empty(client_of: 
 
 
 @pytest.mark.parametrize("code", [404, 204, 200])
-def test_a_status_instead_of_an_empty_result_is_clean_where_the_search_works(client_of: MakeClient, code: int) -> None:
+def test_a_status_for_no_result_is_clean_where_the_search_works(client_of: MakeClient, code: int) -> None:
     with Service(students(9)) as service:
         service.on(faults.no_match(code), search=True, times=None)
         # Those with the lowest ids are new, or erased.
@@ -206,7 +206,7 @@ def test_a_record_without_a_name_stays_and_the_others_are_asked_for(client_of: M
     assert [(a.id, a.answer) for a in check[0]] == [(1, "removed"), (2, "unclear"), (3, "removed")]
 
 
-def test_a_full_name_is_searched_for_only_if_no_other_name_gave_a_clean_answer(client_of: MakeClient) -> None:
+def test_a_full_name_is_searched_only_without_another_clean_answer(client_of: MakeClient) -> None:
     with Service([student(9, name="Anna Berg")]) as service:
         only_named = student(2, reference_id=MISSING, email=MISSING, name="Anna Berg")
         check = verified(client_of(service), Current([student(1), only_named], []), 9)
@@ -246,7 +246,7 @@ def test_a_clear_answer_in_between_keeps_the_asking_up(client_of: MakeClient) ->
     ]
 
 
-def test_searches_without_an_answer_end_once_they_took_the_time_of_one_request(client_of: MakeClient) -> None:
+def test_unanswered_searches_end_after_the_time_of_one_request(client_of: MakeClient) -> None:
     with Service(students(2)) as service:
         service.on(faults.status(503), search=True, times=None)
         asking = searches_of(client_of(service), Current(students(9, first=11), []), seconds=0)

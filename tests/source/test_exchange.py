@@ -63,7 +63,7 @@ def test_each_request_has_its_own_deadline(service: Service, client: Client, mon
     assert (client.retries, service.connections) == (0, 1)
 
 
-def test_a_shorter_deadline_after_a_longer_one_is_kept_by_the_same_thread(
+def test_one_thread_keeps_a_shorter_deadline_after_a_longer_one(
     service: Service, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread for each request would take a tenth of a walk's time."""

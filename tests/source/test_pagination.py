@@ -116,7 +116,7 @@ def test_a_walk_without_totals_reads_all_and_proves_nothing(
 
 
 @pytest.mark.parametrize("has_next", [True, None])
-def test_a_service_that_gives_its_first_page_for_every_page_has_an_end(client_of: MakeClient, has_next: Any) -> None:
+def test_a_walk_ends_where_every_page_is_the_first_page(client_of: MakeClient, has_next: Any) -> None:
     with Service(students(250)) as service:
         service.on(faults.repeated(service, "students"), times=None)
         service.on(faults.stated(total_count=None, total_pages=None, has_next=has_next), times=None)
@@ -133,9 +133,7 @@ def test_a_total_that_one_page_leaves_out_is_walked_again(service: Service, clie
 
 
 @pytest.mark.parametrize("code", [404, 204])
-def test_a_set_that_the_service_does_not_have_is_empty_where_nothing_is_current(
-    service: Service, client: Client, code: int
-) -> None:
+def test_a_set_the_service_lacks_is_empty_where_nothing_is_current(service: Service, client: Client, code: int) -> None:
     service.on(faults.no_answer(code), times=None)
     walked = walk(client, STUDENTS, Kept(), has_none=lambda: True)
     assert (walked.walk.proof, walked.ids, pages_asked(service)) == (proof(0, 0), set(), [1])

@@ -37,7 +37,7 @@ def poll(house: House, *consumers: Consumer) -> None:
             assert consumer.differences(con) == []
 
 
-def test_a_consumer_follows_a_pupil_who_enters_leaves_returns_is_corrected_and_is_erased(house: House) -> None:
+def test_a_consumer_follows_a_pupil_from_entry_to_erasure(house: House) -> None:
     nightly, weekly = Consumer(), Consumer()
     house.night(1, students(6), classes(3))
     poll(house, nightly, weekly)
@@ -85,7 +85,7 @@ def test_a_discarded_day_is_told(house: House) -> None:
 
 
 @pytest.mark.story
-def test_who_came_and_went_on_days_that_one_publish_takes_over_is_told(house: House) -> None:
+def test_the_feed_tells_who_came_and_went_within_one_publish(house: House) -> None:
     consumer = Consumer()
     house.night(1, students(6), classes(3))
     poll(house, consumer)
@@ -97,7 +97,7 @@ def test_who_came_and_went_on_days_that_one_publish_takes_over_is_told(house: Ho
     assert (consumer.whole, set(consumer.told)) == (1, {"corrected"})
 
 
-def test_a_file_from_before_and_what_follows_it_are_told_from_what_is_lost(house: House) -> None:
+def test_an_older_file_and_its_followers_are_told_from_lost_ones(house: House) -> None:
     early, late = Consumer(), Consumer()
     house.night(1, students(6), classes(3))
     house.night(2, students(7))

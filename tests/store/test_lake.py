@@ -101,7 +101,7 @@ def test_a_later_landing_adds_and_updates_and_takes_nothing_away(
     assert rows(con, day.path("observed"), "id, state") == [*stated, (None, "proven")]
 
 
-def test_whom_a_later_landing_states_absent_is_out_until_a_further_one_lists_them(
+def test_a_student_stated_absent_is_out_until_a_further_landing_lists_them(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     first = stage(tmp_path, 1, page(*students(4)))

@@ -46,9 +46,7 @@ def test_it_is_handed_out_only_while_the_app_listens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"name":"a.localhost"}', b'{"name":1,"token":2}', b"\xff"])
-def test_a_damaged_file_is_replaced_at_the_next_start_and_until_then_the_last_one_counts(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_until_a_damaged_file_is_replaced_at_start_the_last_one_counts(tmp_path: Path, content: bytes) -> None:
     with serving(tmp_path, "ui", 3000) as kept:
         before = kept.read()
         kept.path.write_bytes(content)
@@ -76,7 +74,7 @@ def test_another_host_is_a_name_that_browsers_know(tmp_path: Path) -> None:
     assert len(set(own)) == 5, "each change makes another name, and `::` and `localhost` share one"
 
 
-def test_an_app_with_a_name_of_its_own_listens_on_both_addresses_that_browsers_try() -> None:
+def test_a_named_app_listens_on_both_addresses_that_browsers_try() -> None:
     assert listened("127.0.0.1") == ["127.0.0.1", "::1"]
     assert listened("0.0.0.0") == ["0.0.0.0", "::1"]  # noqa: S104 - nothing listens
     assert listened("::1") == ["::1", "127.0.0.1"]

@@ -108,7 +108,7 @@ def test_dagsters_storage_takes_the_password_from_pgpassfile_or_needs_none(tmp_p
             of_postgres("pg_ctl", "-m", "immediate", "stop")
 
 
-def test_an_old_dagster_yaml_of_ours_is_replaced_and_an_edited_one_keeps_its_edits(
+def test_our_old_dagster_yaml_is_replaced_and_an_edited_one_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The former one named a queue that is gone, with which no process of Dagster would start."""

@@ -167,7 +167,7 @@ def test_graphql_takes_json_alone(content_type: str, comes_back: str) -> None:
 
 @pytest.mark.parametrize("host", [*OWNS, "ui.example"])
 @pytest.mark.parametrize("method", ["GET", "POST", "WEBSOCKET"])
-def test_a_browser_comes_in_by_the_cookie_under_a_name_that_is_no_other_ports(host: str, method: str) -> None:
+def test_a_browser_comes_in_by_a_cookie_named_for_its_port(host: str, method: str) -> None:
     guard = guarded("ui.example")
     asked = {"host": host, "cookie": f"other=1; {COOKIE}"}
     assert answer(method, "/graphql", asked | JSON, guard=guard) == let_in(method)
@@ -210,7 +210,7 @@ def test_a_proxys_own_login_does_not_hide_the_cookie() -> None:
         ("/a%0d%0aX-A:1?access_token={}", "/a%0D%0AX-A%3A1"),
     ],
 )  # fmt: skip
-def test_the_first_address_sets_the_cookie_and_leads_to_one_without_the_token(path: str, leads_to: str) -> None:
+def test_the_first_address_sets_the_cookie_and_drops_the_token(path: str, leads_to: str) -> None:
     sent = ask("GET", path.format(OPEN.token), ("host", OWN))[0]
     headers = {name.decode(): value.decode() for name, value in sent["headers"]}
     assert (sent["status"], headers["location"], headers["cache-control"]) == (303, leads_to, "no-store")
@@ -230,7 +230,7 @@ def test_behind_https_the_cookie_is_for_https_alone() -> None:
     assert dict(sent["headers"])[b"set-cookie"].endswith(b"; SameSite=lax; Secure")
 
 
-def test_a_person_without_the_token_gets_a_form_that_keeps_the_pages_address() -> None:
+def test_without_the_token_a_form_keeps_the_pages_address() -> None:
     sent = ask("GET", "/runs?view=%22%3E%3Cscript%3E&access_token=old", ("host", OWN))
     assert (sent[0]["status"], dict(sent[0]["headers"])[b"www-authenticate"]) == (401, b"Bearer")
     shown = sent[1]["body"].decode()
@@ -248,7 +248,7 @@ def test_whether_it_is_up_is_told_to_everybody_and_nothing_else(host: str) -> No
         assert is_asked("GET", {"host": OWN}, path=path)
 
 
-def test_a_changed_token_shuts_out_who_had_the_old_one_even_an_open_websocket() -> None:
+def test_a_changed_token_shuts_out_holders_of_the_old_one_and_websockets() -> None:
     now = [OPEN]
     arriving = iter(["the first", "the second"])
     heard: list[Message] = []

@@ -56,7 +56,7 @@ def test_a_break_is_no_absence_where_terms_are_given(house: House) -> None:
     assert "inactive at once" not in page(house)
 
 
-def test_who_was_registered_in_a_break_has_the_first_days_of_term_to_log_in(house: House) -> None:
+def test_who_registers_in_a_break_has_days_of_term_to_log_in(house: House) -> None:
     """Schools register next year's pupils in summer."""
     new = within("activity_tracking", has_ever_logged_in=False, first_login_date=None, last_activity_date=None)
     listed = [

@@ -52,7 +52,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert (tmp_path / "contacted.csv").read_text() == text.replace("Ada,2026-11-20,2026-12-04\n", "")
 
 
-def test_a_student_rests_from_the_day_on_and_is_back_on_the_last(tmp_path: Path) -> None:
+def test_a_contacted_student_rests_from_that_day_and_returns_on_the_last(tmp_path: Path) -> None:
     editable.contact(tmp_path, 7, ON, UNTIL)
     editable.contact(tmp_path, MAX_ID, ON + timedelta(days=1), UNTIL)
     days = (ON - timedelta(days=1), ON, UNTIL - timedelta(days=1), UNTIL)

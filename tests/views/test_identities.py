@@ -94,7 +94,7 @@ def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None
     assert {row[0] for row in held["main.watch_daily"]} <= {night(3)}
 
 
-def test_who_had_the_id_before_was_spoken_to_and_the_next_person_was_not(house: House) -> None:
+def test_only_the_previous_holder_of_an_id_was_spoken_to(house: House) -> None:
     until = night(9)
     for student_id, on in ((5, night(1)), (6, night(3)), (7, night(1))):
         editable.contact(house.warehouse, student_id, on, until)

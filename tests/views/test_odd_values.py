@@ -67,7 +67,7 @@ def test_a_mistaken_number_costs_its_value_and_no_view() -> None:
         ask_views(house)
 
 
-def test_a_day_of_activity_that_lies_ahead_is_a_finding_until_it_has_come() -> None:
+def test_a_future_day_of_activity_is_a_finding_until_it_comes() -> None:
     """A pupil's own computer had the wrong clock. The day after is none: the service's zone may be ahead."""
     ahead = [
         student(1, **within("summary", last_activity_date="2062-11-20")),

@@ -259,7 +259,7 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
     ]
 
 
-def test_who_is_listed_but_not_registered_is_a_finding_and_not_to_watch(hand: Hand) -> None:
+def test_a_listed_student_not_registered_is_a_finding_and_not_watched(hand: Hand) -> None:
     """The contract promises that the service returns no such student; some list a pupil who withdrew."""
     hand.land(*D)
     for number, registered in ((1, 1), (2, 0), (3, None)):
@@ -276,7 +276,7 @@ def test_who_is_listed_but_not_registered_is_a_finding_and_not_to_watch(hand: Ha
     assert hand.ask(query) == [("not registered", "students", 1, D[0], D[-1], told)]
 
 
-def test_changes_between_two_days_are_of_the_same_work_and_of_whom_was_listed(hand: Hand) -> None:
+def test_changes_between_two_days_compare_the_same_work_of_listed_students(hand: Hand) -> None:
     """A term between the days begins the counts again; who has no summary is listed all the same."""
     hand.land(D[0], D[5])
     hand.put("spans.version", id="v")
@@ -472,7 +472,7 @@ def test_a_summary_that_was_never_stated_was_stated_on_no_day(hand: Hand) -> Non
     assert hand.ask(query) == [(1, D[3]), (2, D[1]), (3, D[3]), (4, None), (5, None)]
 
 
-def test_a_first_login_is_told_once_and_only_where_there_was_none_before(hand: Hand) -> None:
+def test_a_first_login_is_told_once_where_there_was_none_before(hand: Hand) -> None:
     hand.land(*D)
     flags: dict[int, list[bool | None]] = {
         1: [False, True],

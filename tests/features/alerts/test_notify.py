@@ -12,7 +12,7 @@ from tests.support.wire.listeners import Webhook
 pytestmark = pytest.mark.nights
 
 
-def test_a_test_message_goes_to_each_address_and_what_did_not_take_it_is_named(
+def test_a_test_message_goes_to_each_address_and_refusals_are_named(
     hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_NOTIFY", hook.url)

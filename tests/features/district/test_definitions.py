@@ -187,7 +187,7 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
     assert [head.partition(": ")[2] for head in hook.heads] == [f"the sync of {today} failed"]
 
 
-def test_nights_without_dagster_are_recorded_once_and_a_day_when_all_have_it(
+def test_nights_without_dagster_are_recorded_once_a_day_when_all_have_it(
     district: District, job: DistrictJob, today: date
 ) -> None:
     """By `fleet sync`, and by a person's sync of one institution."""

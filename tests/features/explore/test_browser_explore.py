@@ -92,7 +92,7 @@ def test_a_class_is_found_and_leads_to_its_students(page: Page, explored: Explor
         assert fits(page)
 
 
-def test_a_search_from_any_page_leads_to_a_teacher_and_whom_to_watch(
+def test_a_search_from_any_page_leads_to_teachers_and_whom_to_watch(
     page: Page, explored: Explored, fortnight: School
 ) -> None:
     ((teacher, watched),) = fortnight.rows(
@@ -132,7 +132,7 @@ def test_the_pages_run_no_script_but_their_own(page: Page, explored: Explored) -
         assert page.evaluate("window.ran") is None
 
 
-def test_a_student_who_was_spoken_to_is_at_the_end_of_the_list(browser: Browser, small: School, tmp_path: Path) -> None:
+def test_a_student_who_was_spoken_to_ends_the_list(browser: Browser, small: School, tmp_path: Path) -> None:
     with exploring(small.warehouse, tmp_path / "run") as running, browser.new_page() as page:
         page.set_default_timeout(60_000)
         with staying_home(page, running):

@@ -74,7 +74,7 @@ def test_before_the_first_sync_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--no-browser",)])
-def test_it_opens_the_browser_by_a_private_file_without_the_token_in_its_name(
+def test_the_browser_opens_by_a_private_file_not_named_for_the_token(
     fortnight: School, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     told, home = tmp_path / "told", tmp_path / "home"
@@ -289,7 +289,7 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
     assert name not in log.read_text()
 
 
-def test_who_was_spoken_to_goes_to_the_end_of_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
+def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
     ((first, name), *_) = small.rows(
         "SELECT student_id, name FROM students_to_watch ORDER BY severity DESC, name, student_id"
     )

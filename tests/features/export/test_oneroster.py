@@ -144,7 +144,7 @@ def test_what_left_is_to_be_deleted_and_what_came_begins(house: House, tmp_path:
     assert {(row["status"], row["endDate"]) for row in gone} == {("tobedeleted", str(night(2)))}
 
 
-def test_a_name_in_one_piece_is_cut_at_its_comma_or_its_last_blank(tmp_path: Path) -> None:
+def test_a_full_name_is_cut_at_its_comma_or_last_blank(tmp_path: Path) -> None:
     names = {
         "Ada Maria King": ("Ada Maria", "King"),
         "van den Berg, Anna": ("Anna", "van den Berg"),
@@ -204,9 +204,7 @@ def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tm
     assert [name for name in later if later[name]] == ["academicSessions"]
 
 
-def test_a_teacher_who_was_replaced_is_deleted_from_the_class_and_then_from_the_school(
-    house: House, tmp_path: Path
-) -> None:
+def test_a_replaced_teacher_is_deleted_from_the_class_then_the_school(house: House, tmp_path: Path) -> None:
     old = school_class(502)["teacher"]
     person = f"teacher-{old['teacher_id']}"
     new = old | {"teacher_id": 77, "teacher_name": "New Teacher"}

@@ -199,7 +199,7 @@ def test_who_was_spoken_to_is_named_last_until_the_day(fortnight: School) -> Non
     assert 'class="new"' not in named[-1][1]
 
 
-def test_a_malformed_list_of_who_was_spoken_to_is_a_remark_and_hides_nobody(small: School) -> None:
+def test_a_malformed_list_of_contacted_students_is_remarked_and_hides_nobody(small: School) -> None:
     (small.warehouse / "contacted.csv").write_text("student_id,on,until\nAda,,\n")
     small.sync(DAYS[2], report_names=True)
     shown = (small.warehouse / "report.html").read_text()
@@ -237,7 +237,7 @@ def test_the_first_night_has_a_page_too(small_synced: Path) -> None:
     assert "nothing from a week ago to compare with" in shown
 
 
-def test_a_new_term_in_which_assignments_are_counted_again_is_no_fall_of_the_school() -> None:
+def test_a_new_terms_count_of_assignments_is_not_a_fall() -> None:
     with new_house() as house:
         house.night(1, students(20), classes(2))
         new = within("summary", total_assignments=2, completed_assignments=1, completion_rate=50.0, average_score=60.0)
@@ -262,7 +262,7 @@ def test_a_service_that_states_no_activity_has_a_page_that_says_so(caplog: pytes
     assert "could not be brought up to date" not in caplog.text
 
 
-def test_students_whose_classes_are_not_stated_are_not_said_to_be_in_none() -> None:
+def test_students_of_unstated_classes_are_not_said_to_be_in_none() -> None:
     low = within("summary", completion_rate=15.0)
     with new_house(report_names=True) as house:
         house.night(1, [student(i, classes=MISSING, **low) for i in range(1, 9)], classes(2))

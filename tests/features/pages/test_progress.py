@@ -43,7 +43,7 @@ def folder(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into
 
 
-def test_every_student_class_and_teacher_has_a_page_and_the_index_leads_there(folder: Path, fortnight: School) -> None:
+def test_the_index_leads_to_pages_of_students_classes_and_teachers(folder: Path, fortnight: School) -> None:
     of = {
         "students": "students",
         "classes": "class_comparison",
@@ -61,7 +61,7 @@ def test_every_student_class_and_teacher_has_a_page_and_the_index_leads_there(fo
         assert not re.findall(r'(?:src|href)="(?!data:|\w+/\d+\.html)[^"]*"', path.read_text(encoding="utf-8"))
 
 
-def test_a_student_s_page_has_the_figures_and_no_other_student_s_name(folder: Path, fortnight: School) -> None:
+def test_a_students_page_has_the_figures_and_no_other_students_name(folder: Path, fortnight: School) -> None:
     teachers = "SELECT teacher_name FROM classes WHERE teacher_name IS NOT NULL"
     names = dict(fortnight.rows("SELECT student_id, name FROM students"))
     pupils = set(names.values()) - {name for (name,) in fortnight.rows(teachers)}
@@ -187,7 +187,7 @@ def test_all_pages_are_printed_into_one_pdf(fortnight: School, tmp_path: Path, c
     assert stat.S_IMODE(pdf.stat().st_mode) == 0o600
 
 
-def test_a_small_class_shows_no_average_on_its_students_pages_and_names_are_escaped() -> None:
+def test_students_pages_hide_a_small_classs_average_and_escape_names() -> None:
     everybody = [student(1, name="<b>Ada</b>"), *students(7, first=2)]
     with new_house() as house:
         house.night(1, everybody, [school_class(501, class_title="Tiny", student_count=1), *classes(1, first=502)])
@@ -217,7 +217,7 @@ def test_a_day_on_which_a_student_was_not_there_is_a_gap() -> None:
     assert term_chart("Missing assignments", {landed[0]: 0, landed[1]: MAX_NUMBER}, landed) is not None
 
 
-def test_an_event_is_a_day_on_which_a_student_joined_or_left_a_class() -> None:
+def test_a_day_of_joining_or_leaving_a_class_is_an_event() -> None:
     first, moved, after = (date(2026, 9, day) for day in (1, 8, 15))
     spans = [
         SimpleNamespace(joined_on=first, is_from_before=True, left_on=moved),
@@ -242,7 +242,7 @@ def test_a_number_that_no_id_can_be_is_a_wrong_argument(house: House, option: st
     assert (ran.exit_code, ran.exception.__class__) == (2, SystemExit), ran.output
 
 
-def test_it_is_noted_replaces_the_pages_of_before_and_an_erasure_deletes_them(house: House) -> None:
+def test_new_pages_replace_the_old_and_an_erasure_deletes_them(house: House) -> None:
     house.night(1, [*students(6), student(7, **within("summary", **BEHIND))], classes(3))
     ran = CliRunner().invoke(app, ["pages"])
     assert ran.exit_code == 0, ran.output
