@@ -62,11 +62,11 @@ test-nights: $(VENV)/.dev ## Run the other tests that play nights, ten minutes
 	@$(PYTEST) -m "nights and not story and not slow and not weekly" $(ARGS)
 
 .PHONY: test-slow
-test-slow: $(VENV)/.dev chromium java ## Run the long tests: kills, large random runs, browsers
-	@$(PYTEST) -m slow $(ARGS)
+test-slow: $(VENV)/.dev chromium ## Run the long tests: kills, Dagster's runs, districts, browsers
+	@$(PYTEST) -m "slow and not weekly" $(ARGS)
 
 .PHONY: test-weekly
-test-weekly: $(VENV)/.dev ## Run the long simulations: a year of a school, more lives, days in any order
+test-weekly: $(VENV)/.dev chromium java ## Run what takes longest: a year of a school, more lives, every kill, other tools
 	@$(PYTEST) -m weekly $(ARGS)
 
 .PHONY: check
@@ -151,12 +151,12 @@ $(VENV)/.dev: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL)
 	@touch $(VENV)/.runtime $@
 
-# One slow test runs real Spark, which needs Java. Installed or skipped as Chromium is, below.
+# Some weekly tests run real Spark, which needs Java. Installed or skipped as Chromium is, below.
 .PHONY: java
 java:
 	@command -v java >/dev/null 2>&1 && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	  echo 'Installing Java for the test of Spark (once) …'; \
+	  echo 'Installing Java for the tests of Spark (once) …'; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless; } \
 	    >/dev/null 2>&1 || echo 'Java could not be installed with apt-get.' >&2; \
 	else \

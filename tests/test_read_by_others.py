@@ -13,7 +13,7 @@ from tests.support.warehouses.lakes import lakes
 from tests.support.wire import environments
 from tests.support.wire.spark import PINS, PLACE, needs_java, without_spark
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.weekly, pytest.mark.timeout(600)]
 
 # Each prints, as JSON, how many rows of students each day of the lake has.
 READERS = {

@@ -93,6 +93,7 @@ def test_it_plays_the_demo_and_writes_the_dictionary(installed: Path, tmp_path: 
     assert shown.split(maxsplit=2)[1:] == ["False", "<class 'rollbook.defs.component.RollbookComponent'>\n"]
 
 
+@pytest.mark.weekly
 def test_it_syncs_from_its_sandbox_and_serves_the_ui(installed: Path, tmp_path: Path) -> None:
     with sandbox(installed, tmp_path) as settings:
         run([str(installed / "rollbook"), "sync"], tmp_path, **settings)
@@ -133,6 +134,7 @@ def test_the_component_loads_in_a_project_with_a_package_pipelines(installed: Pa
     run(validate, project, DAGSTER_HOME="", ROLLBOOK_API_KEY="key")
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("number", ["1.13.0", version("dagster")])
 def test_dagsters_tool_knows_and_loads_the_component(wheel: Path, project: Path, number: str) -> None:
     pins = re.findall(r"^[a-z].*?(?= \\)", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)

@@ -267,6 +267,7 @@ def test_an_approval_and_a_discard_mark_the_day_again(house: House, job: Job) ->
         assert job.record() == []
 
 
+@pytest.mark.weekly
 def test_discarding_an_earlier_landing_marks_the_tables_of_that_day_again(house: House, job: Job) -> None:
     with quarter_past_two(house, 1) as day:
         assert job.run(day, tags=SYNC).success

@@ -17,6 +17,7 @@ from rollbook.tables import TABLES
 from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.records import school_class, students
+from tests.support.tiers import weekly
 
 pytestmark = pytest.mark.nights
 
@@ -123,7 +124,7 @@ def test_untracking_what_views_read_from_history_is_refused_and_names_them(tmp_p
     "columns",
     [
         pytest.param(", ".join(FREE), id="all"),
-        *(pytest.param(column, id=column, marks=pytest.mark.slow) for column in FREE),
+        *(weekly(column, name=column) for column in FREE),
     ],
 )
 @pytest.mark.parametrize("first", [1, 2])

@@ -170,7 +170,7 @@ def test_a_student_missed_by_a_walk_that_adds_up_stays(first_night: Path, cap: i
     assert follow(first_night, cap, [SLIPS[cap]]) == len(SLIPS[cap])  # else the trap has not been sprung
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cap=st.integers(2, 3), story=stories)

@@ -10,7 +10,7 @@ import pytest
 from rollbook.errors import ArgumentError
 from rollbook.reading.formats import Format
 from rollbook.reading.query import export, run_query
-from tests.support.tiers import daily
+from tests.support.tiers import slow
 from tests.support.warehouses.school import School
 
 SECRET = "SECRET-KEY-7"
@@ -109,7 +109,7 @@ def school(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Schoo
     return fortnight.copy(tmp_path_factory.mktemp("ask") / "w")
 
 
-@pytest.fixture(params=daily(["sql", "export"], "sql"))
+@pytest.fixture(params=["sql", slow("export")])
 def asked(request: pytest.FixtureRequest, school: School, tmp_path: Path) -> Callable[[str], str]:
     """Puts a query in either way; returns the answer as text."""
 

@@ -11,7 +11,7 @@ import pytest
 from rollbook.sandbox import Day, MadeUpInstitution
 from rollbook.sandbox.institution import is_holiday, terms
 from tests.support.nights import SET_OF, class_rows, student_rows
-from tests.support.tiers import daily, slow
+from tests.support.tiers import daily, slow, weekly
 
 pytestmark = pytest.mark.nights
 
@@ -230,7 +230,7 @@ STRUCTURE = ("students", "classes", "student_classes")
 MASS_CHANGES = [date(2026, 7, 13), date(2026, 8, 24), date(2026, 9, 14)]
 
 
-@pytest.mark.parametrize(("students", "nights"), [slow(50, 200), (120, 200), slow(500, 180), slow(5000, 6)])
+@pytest.mark.parametrize(("students", "nights"), [weekly(50, 200), (120, 200), weekly(500, 180), slow(5000, 6)])
 @pytest.mark.parametrize("seed", daily([1, 2], 1))
 def test_only_a_summers_nights_look_like_a_mass_change(students: int, nights: int, seed: int) -> None:
     """With a margin within what Rollbook holds."""

@@ -288,7 +288,7 @@ def test_history_agrees_with_the_model_where_keys_have_neighbours_of_their_own(n
     follow(TRAPS[name], lambda: True)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(story=stories, rng=st.randoms(use_true_random=False))

@@ -120,7 +120,7 @@ def test_no_process_of_serve_shows_a_secret_and_no_launch_reads_one(tmp_path: Pa
         assert not [secret for secret in secrets if secret in served.log.read_text()]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_no_process_of_a_districts_serve_shows_a_key(tmp_path: Path) -> None:
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     names = [f"{name}-{MARK}" for name in ("ash", "birch")]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.processes.launching import LAUNCH, below, is_running, launch
 from tests.support.processes.servers import Served, free_port, served_bare, until
+from tests.support.tiers import weekly
 from tests.support.warehouses.district import new_district
 from tests.support.wire import faults
 
@@ -22,7 +23,7 @@ def kill(served: Served) -> None:
     served.process.wait(10)
 
 
-@pytest.mark.parametrize("end", [Served.stop, pytest.param(kill, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("end", [Served.stop, weekly(kill)])
 def test_a_run_and_its_children_end_with_serve(end: Callable[[Served], None]) -> None:
     """The run's worker waits for a service that does not answer."""
     with new_district(["ash"], ["birch"]) as district:

@@ -113,7 +113,7 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 def test_real_dbt_finds_every_source_and_builds_a_model(project: Project, fortnight: School) -> None:
     project.attach(fortnight.published)
@@ -130,7 +130,7 @@ def test_real_dbt_finds_every_source_and_builds_a_model(project: Project, fortni
     )
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 def test_real_dbt_sees_rows_that_are_wrong(project: Project, fortnight: School, tmp_path: Path) -> None:
     wrong = tmp_path / "rollbook.duckdb"

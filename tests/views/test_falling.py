@@ -13,7 +13,7 @@ import pytest
 from rollbook.sandbox import MadeUpInstitution
 from rollbook.store import schema
 from rollbook.views import catalog, editable
-from tests.support.tiers import slow
+from tests.support.tiers import weekly
 
 pytestmark = pytest.mark.nights
 
@@ -49,7 +49,7 @@ def falls_said(institution: MadeUpInstitution) -> list[tuple[int, date]]:
         return con.execute("SELECT student_id, snapshot_date FROM watch_daily WHERE is_falling").fetchall()
 
 
-@pytest.mark.parametrize(("students", "seed"), [(250, 1), slow(500, 2), slow(120, 3)])
+@pytest.mark.parametrize(("students", "seed"), [(250, 1), weekly(500, 2), weekly(120, 3)])
 def test_most_falling_students_are_found_and_few_others(students: int, seed: int) -> None:
     """A fall stays in sight for falling_days. A student who always hands in little does not fall, and is not looked for
     here.

@@ -113,6 +113,7 @@ def test_it_has_of_each_institution_what_its_own_file_has(fleet: Fleet, name: st
         assert sum(1 for count in counts.values() if count) >= 2, "the test compares nothing"
 
 
+@pytest.mark.weekly
 def test_the_fleets_file_equals_the_institutions_own_files(fortnight: School) -> None:
     with scripted_district(NIGHTS, ODD, LARGE) as district:
         shutil.copytree(fortnight.warehouse, district.warehouse / LARGE, symlinks=True, dirs_exist_ok=True)

@@ -105,6 +105,7 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
     assert state(district, "birch")["last"]["kind"] == "synced"
 
 
+@pytest.mark.weekly
 def test_a_districts_night_with_a_hold_warns_and_marks_no_day(
     district: District, job: DistrictJob, today: date
 ) -> None:

@@ -14,7 +14,7 @@ from rollbook.settings import ROOT
 from tests.support.reading import rows
 from tests.support.warehouses.district import District, two_schools
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a dozen processes, each of which imports everything
+pytestmark = [pytest.mark.weekly, pytest.mark.timeout(900)]  # a dozen processes, each of which imports everything
 
 ASH, BIRCH = "ash", "birch"
 

@@ -55,6 +55,7 @@ def done(district: District) -> set[str]:
     }
 
 
+@pytest.mark.weekly
 def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: District) -> None:
     random, seconds, killed = Random(15), 2.0, 0
     settled: set[str] = set()

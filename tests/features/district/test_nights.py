@@ -100,7 +100,7 @@ def test_outcomes_are_the_owners_and_no_file_has_a_key(nights: Nights) -> None:
     assert settings.load(institution="birch").api_key.get_secret_value() == nights.district["birch"].key
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_three_nights_of_a_refused_key_pause_an_institution() -> None:
     with new_district(["ash", "birch"]) as district, webhook() as hook:
         district.write(defaults='notify = { env = "HOOK" }')

@@ -18,6 +18,7 @@ from rollbook.features.district.worker import NightKind
 from rollbook.util.imports import light_process
 from tests.support.processes.commands import COMMAND
 from tests.support.processes.servers import until
+from tests.support.tiers import weekly
 from tests.support.warehouses.district import District, new_district
 from tests.support.wire import faults
 
@@ -119,7 +120,7 @@ def connected_to(pid: int, port: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, weekly(signal.SIGINT), weekly(signal.SIGKILL)])
 def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) -> None:
     with new_district("ash", "birch") as district:
         for host in district.hosts:

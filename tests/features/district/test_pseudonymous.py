@@ -201,7 +201,7 @@ def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_
 # --- who is in it, and who may read it -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_an_institution_without_a_file_is_left_out_of_the_build(
     district: District,
 ) -> None:
@@ -216,7 +216,7 @@ def test_an_institution_without_a_file_is_left_out_of_the_build(
     assert not [p.name for p in district.warehouse.iterdir() if "pseudonymous" in p.name]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_its_mode_is_what_all_of_them_let(district: District) -> None:
     for modes, expected in ((("644", "640"), 0o440), (("600", "644"), 0o400), (("644", "644"), 0o444)):
         given = zip((ASH, BIRCH), modes, strict=True)

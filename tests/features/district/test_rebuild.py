@@ -20,6 +20,7 @@ from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.district import FleetFile
 from tests.support.nights import night
 from tests.support.reading import rows
+from tests.support.tiers import weekly
 from tests.support.warehouses.district import District
 from tests.support.warehouses.scripted import LATER, NIGHTS, ODD, OTHER, SHARING, SYNCED, scripted_district
 
@@ -67,7 +68,7 @@ def test_published_histories_match_the_lakes(district: District, engine: str) ->
     assert district.left_by_builds() == [], "pupils' records are left"
 
 
-@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+@pytest.mark.parametrize("engine", [DUCKDB, weekly(SAIL)])
 def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str) -> None:
     before = {name: contents(district, name) for name in SYNCED}
     versions = {name: version(name) for name in SYNCED}
@@ -107,7 +108,7 @@ def test_lost_landings_stop_a_rebuild(district: District) -> None:
     assert "raw/ lacks" in rebuild(district, DUCKDB, LATER)[LATER]
 
 
-@pytest.mark.parametrize("engine", [DUCKDB, SAIL])
+@pytest.mark.parametrize("engine", [DUCKDB, weekly(SAIL)])
 def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
     """One value of one version, one row too many, and one too few: in the tables of one institution."""
     warehouse = opened(OTHER).warehouse

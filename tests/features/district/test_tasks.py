@@ -13,7 +13,7 @@ from rollbook.features.district import build as building
 from rollbook.features.district import tasks, views
 from rollbook.settings import DUCKDB, SAIL, engine_name
 from tests.support.reading import rows
-from tests.support.tiers import slow
+from tests.support.tiers import weekly
 from tests.support.warehouses.district import District
 from tests.support.warehouses.scripted import NIGHTS, ODD, SYNCED, scripted_district
 from tests.support.wire.spark import spark_server
@@ -30,7 +30,7 @@ def district() -> Iterator[District]:
         yield district
 
 
-@pytest.fixture(scope="module", params=[SAIL, slow(SPARK)])
+@pytest.fixture(scope="module", params=[SAIL, weekly(SPARK)])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if request.param != SPARK:
         yield request.param

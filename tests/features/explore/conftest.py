@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.processes.exploring import Explored, exploring
+from tests.support.tiers import weekly
 from tests.support.warehouses.school import School
 
 WIDTHS = (1280, 390)
@@ -20,7 +21,7 @@ def explored(fortnight: School, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
-@pytest.fixture(params=WIDTHS)
+@pytest.fixture(params=[WIDTHS[0], weekly(WIDTHS[1])])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page at a desk's width, then at a phone's."""
     with browser.new_context(viewport={"width": request.param, "height": 900}, accept_downloads=True) as context:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 from rollbook.features.explore.book import ROWS
 from rollbook.features.explore.server import cell
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
+from tests.support.tiers import weekly
 from tests.support.warehouses.school import DAYS, LAST, School
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -191,7 +192,7 @@ def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
         assert len(lines) == fitting + 1
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", weekly("dark")])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_can_be_read_and_reached_by_everybody(
     browser: Browser, explored: Explored, fortnight: School, width: int, scheme: Any

@@ -12,6 +12,7 @@ from rollbook.errors import LostError
 from rollbook.features.mirror.mirror import Mirror
 from rollbook.night import past
 from rollbook.night.discard import discard, undo_discard
+from rollbook.night.prune import prune
 from rollbook.night.restore import restore
 from tests.support.nights import ChangingNights, House, new_house, night
 from tests.support.records import classes, students

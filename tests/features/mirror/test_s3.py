@@ -14,6 +14,7 @@ from rollbook.features.mirror import mirror
 from rollbook.features.mirror.mirror import Mirror
 from tests.support.nights import ChangingNights, House, new_house
 from tests.support.records import classes, students
+from tests.support.tiers import weekly
 from tests.support.wire.storage import CREDENTIALS, Between, Fault, make_bucket, restored, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -62,17 +63,16 @@ def first_of(method: str, part: str, what: str) -> Fault:
 @pytest.mark.parametrize(
     "fault",
     [
-        lambda *_: None,
-        every(7, "500"),
-        every(9, "cut"),
-        every(8, "lost"),
-        first_of("PUT", "bodies.zst", "cut"),
-        first_of("PUT", "_mirror/catalog", "lost"),
-        first_of("PUT", "_mirror/catalog", "500"),
-        first_of("DELETE", "", "lost"),
-        first_of("POST", "delete", "lost"),
+        weekly(lambda *_: None, name="none"),
+        pytest.param(every(7, "500"), id="500s"),
+        weekly(every(9, "cut"), name="cut"),
+        weekly(every(8, "lost"), name="lost"),
+        pytest.param(first_of("PUT", "bodies.zst", "cut"), id="body-cut"),
+        pytest.param(first_of("PUT", "_mirror/catalog", "lost"), id="catalog-lost"),
+        weekly(first_of("PUT", "_mirror/catalog", "500"), name="catalog-500"),
+        weekly(first_of("DELETE", "", "lost"), name="delete-lost"),
+        weekly(first_of("POST", "delete", "lost"), name="deletes-lost"),
     ],
-    ids=["none", "500s", "cut", "lost", "body-cut", "catalog-lost", "catalog-500", "delete-lost", "deletes-lost"],
 )
 def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture

@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.errors import MachineError
 from tests.support.nights import House, line_of, night
-from tests.support.tiers import daily
+from tests.support.tiers import slow, weekly
 from tests.support.warehouses.pseudonyms import (
     codes,
     current,
@@ -96,7 +96,7 @@ def is_current_by_status(house: House) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("harm", ["cut", "lost"])
+@pytest.mark.parametrize("harm", ["cut", weekly("lost")])
 def test_a_lost_table_of_codes_is_told_and_no_code_changes_silently(
     house: House, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_lost_table_of_codes_is_told_and_no_code_changes_silently(
     assert before < current(house)
 
 
-@pytest.mark.parametrize("content", daily([b"", b"no database", None]))
+@pytest.mark.parametrize("content", [slow(None), weekly(b""), weekly(b"no database")])
 def test_a_damaged_file_is_told_and_made_again(house: House, content: bytes | None) -> None:
     house.night(1)
     file = pseudonymous(house).resolve()

@@ -12,6 +12,7 @@ import pytest
 from rollbook.night.restore import restore
 from tests.support.nights import House, line_of
 from tests.support.processes.machines import reached
+from tests.support.tiers import weekly
 from tests.support.warehouses.pseudonyms import (
     codes,
     current,
@@ -37,7 +38,7 @@ OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "others"), [("644", OF_IT), ("640", set()), ("600", set())])
+@pytest.mark.parametrize(("mode", "others"), [("644", OF_IT), weekly("640", set()), weekly("600", set())])
 def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others: set[str]) -> None:
     umask = os.umask(0)
     try:

@@ -16,6 +16,7 @@ from rollbook.night.stages import merge, snapshot
 from rollbook.store.lake import DayRecord, Lake
 from tests.support.nights import Expected, House, landed, night
 from tests.support.reading import writable
+from tests.support.tiers import weekly
 from tests.support.warehouses.recovery import recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -38,7 +39,7 @@ def part(house: House, table: str) -> Path:
     return house.warehouse / "snapshots" / table / f"snapshot_date={night(2)}" / "part-0.parquet"
 
 
-@pytest.mark.parametrize("keep", [0, 4, 0.5, 0.99])
+@pytest.mark.parametrize("keep", [0.5, *map(weekly, (0, 4, 0.99))])
 def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, expected: Expected, keep: float) -> None:
     file = part(house, "student_activity")
     whole = file.read_bytes()

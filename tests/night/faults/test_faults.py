@@ -30,6 +30,7 @@ from tests.support.processes.machines import (
     in_another_process,
     open_below,
 )
+from tests.support.tiers import weekly
 from tests.support.warehouses.recovery import recovered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -51,7 +52,7 @@ def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
 # --- the disk is full ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ["land", weekly("snapshot"), "merge", weekly("publish")])
 def test_a_full_disk_is_told_and_the_next_sync_recovers(
     small: tuple[House, Disk], expected: Expected, stage: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_a_full_disk_is_told_and_the_next_sync_recovers(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
-@pytest.mark.parametrize("ours", [".", "raw", "snapshots/students", "build"], ids=str)
+@pytest.mark.parametrize("ours", [".", weekly("raw"), weekly("snapshots/students"), weekly("build")], ids=str)
 def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected, ours: str) -> None:
     """Everything, or a folder that somebody made as root."""
     if ours != ".":

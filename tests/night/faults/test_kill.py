@@ -21,6 +21,7 @@ from rollbook.sandbox import Sandbox
 from rollbook.tables import TABLES
 from tests.support.nights import folder
 from tests.support.processes.kills import Job, killed_or_done, start
+from tests.support.tiers import weekly
 from tests.support.warehouses.days import FIRST, KEY, copy, export, lake, rollbook
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -93,7 +94,10 @@ def assert_nothing_left(warehouse: Path) -> None:
         assert {p.name for p in day.iterdir()} == expected
 
 
-def test_a_sync_killed_before_each_step_is_recovered_by_the_next(sandbox: Sandbox, twin: Path, victim: Path) -> None:
+@pytest.mark.parametrize("apart", [6, weekly(1)])
+def test_a_sync_killed_before_a_step_is_recovered_by_the_next(
+    sandbox: Sandbox, twin: Path, victim: Path, apart: int
+) -> None:
     """A random instant may miss the narrow places, between two renames; each step in turn misses none."""
     last = FIRST + timedelta(days=1)
     for day in (FIRST, last):
@@ -104,7 +108,7 @@ def test_a_sync_killed_before_each_step_is_recovered_by_the_next(sandbox: Sandbo
         for folder_of_day in victim.glob(f"{pattern}/snapshot_date={last}"):
             shutil.rmtree(folder_of_day)
     past.rebuild(rollbook(victim, today=FIRST).writer(), confirm=always, accept_loss=True)
-    for step in range(1, MAX_STEPS):
+    for step in range(1, MAX_STEPS, apart):
         killed = killed_or_done(start(Job("sync", victim, sandbox.url, last, last), die_at=step))
         assert read(victim) in (FIRST, last)
         if not killed:
