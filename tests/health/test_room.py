@@ -21,7 +21,7 @@ from rollbook.sandbox import Sandbox
 from rollbook.settings import load
 from rollbook.util import machine
 from tests.support.graph import SYNC, Job
-from tests.support.nights import ChangingNights, House, folder, night
+from tests.support.nights import ChangingNights, folder, night
 from tests.support.wire.service import KEY
 
 pytestmark = pytest.mark.timeout(180)
@@ -30,15 +30,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-def house(nights: ChangingNights) -> House:
-    return nights.house
-
-
-@pytest.fixture
-def eight(nights: ChangingNights, cli_house: House) -> ChangingNights:
+def eight(nights: ChangingNights, home: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingNights:
     """Eight nights, as the command sees them."""
-    nights.play(7)
-    return nights.play(1)
+    for name, value in nights.house.environment().items():
+        monkeypatch.setenv(name, value)
+    return nights.play(8)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Shared by the tests of the pseudonymous file; files about something else have a `house` of their own."""
+"""Shared by the tests of the pseudonymous file; files about something else have a school of their own."""
 
 from __future__ import annotations
 
