@@ -1,7 +1,7 @@
 """The sensor `record`: it marks what happened without the nightly job, and fails the runs that died with Dagster.
 
-Dagster is asked only for events after the cursor, and for those on days that have changed since. Without a cursor it is
-asked for all: so whatever is restarted, nothing is recorded twice.
+Dagster is asked only for observations after the cursor, and for the events of months that have changed since. Without a
+cursor it is asked for all, so that a restart records nothing twice.
 """
 
 from __future__ import annotations
