@@ -26,16 +26,15 @@ SEVERAL = ("begin_runs.sql", "refold.sql", "refresh_current.sql", "replace_runs.
 VARIANTS: tuple[dict[str, object], ...] = (
     {
         "touched": False,
-        "observations": RELATION,
+        "is_forgotten": False,
         "since": True,
         "names": True,
-        "among": "",
         "is_past": True,
         "seen": "",
         "refused": "",
     },
-    {"touched": False, "observations": None, "since": False, "names": False, "among": "delta", "is_past": False},
-    {"touched": True, "observations": RELATION, "since": False, "names": False, "among": "", "is_past": True},
+    {"touched": False, "is_forgotten": True, "since": False, "names": False, "is_past": False},
+    {"touched": True, "is_forgotten": False, "since": False, "names": False, "is_past": True},
 )
 ALWAYS: dict[str, object] = {
     "rows": RELATION,
@@ -43,6 +42,7 @@ ALWAYS: dict[str, object] = {
     "refused": RELATION,
     "history": "published.history.some_table",
     "observed": RELATION,
+    "observations": RELATION,
     "runs": "spans.some_table",
     "shown": "student_id",
     "listed": "main.some_table",

@@ -10,6 +10,7 @@ hardly grows with the year. All ways run the same definition and give the same r
 All this happens in a file that nobody reads yet: for readers, the swap is the transaction. The steps of a merge share
 temporary tables of the connection:
 
+    observations        what each record states on the merged day
     delta               the records that state something else on the merged day than the runs say
     pieces              the runs of these records around that day, for `spans`
     touched             the records whose history may have changed, over all merged days
@@ -224,7 +225,7 @@ class TableHistory:
         self._keep("touched", f"{id_} spans.{self.name} UNION {id_} history.{self.name}")
         self._keep("delta", "FROM touched")
         for place in places:
-            self._run("replace_runs", place.around, observations=None)
+            self._run("replace_runs", place.around, is_forgotten=True)
         return self._refold(date.min)
 
     def rebuild(self) -> TableCounts:
@@ -250,20 +251,11 @@ class TableHistory:
         return observations(self.table, self.lake.scan(self.table, days), self.lake.scan_observed(days))
 
     def _merge_day(self, place: Place) -> None:
-        observations = self.observations([self.records[place.day]])
-        self._keep("delta", sql("delta", table=self.table, observations=observations), {"day": place.day})
+        self._keep("observations", self.observations([self.records[place.day]]))
+        self._keep("delta", sql("delta", table=self.table), {"day": place.day})
         if count(self.con, "SELECT COUNT(*) FROM delta"):
             self.con.execute("INSERT INTO touched SELECT id FROM delta")
-            self._run(
-                "begin_runs" if place.is_next else "replace_runs",
-                place.around,
-                observations=self._observations_of_delta(self.records[place.day]),
-            )
-
-    def _observations_of_delta(self, day: DayRecord) -> str:
-        """The statements of the records in `delta` on a day, as SQL; other records are filtered out first."""
-        rows, observed = self.lake.scan(self.table, [day]), self.lake.scan_observed([day])
-        return observations(self.table, rows, observed, among="delta")
+            self._run("begin_runs" if place.is_next else "replace_runs", place.around, is_forgotten=False)
 
     def _refold(self, since: date) -> TableCounts:
         """Recompute the touched records' history from a day on; earlier history stays."""
@@ -301,11 +293,9 @@ class TableHistory:
             self.con.execute(statement, {key: (values or {})[key] for key in statement.named_parameters})
 
 
-def observations(table: Table, rows: str, observed: str, *, among: str = "") -> str:
-    """The statements of each record, as SQL, from a table's rows and the `observed` rows, both with `snapshot_date`;
-    only of the records in the table `among`, if given.
-    """
-    return sql("observations", table=table, rows=rows, observed=observed, among=among)
+def observations(table: Table, rows: str, observed: str) -> str:
+    """The statements of each record, as SQL, from a table's rows and the `observed` rows, both with `snapshot_date`."""
+    return sql("observations", table=table, rows=rows, observed=observed)
 
 
 def definition(table: Table, runs: str) -> str:

@@ -5,10 +5,6 @@
 {{ "o.id AS " ~ c.name if c.name == table.parent_key else "CAST(NULL AS " ~ c.type ~ ") AS " ~ c.name }}
 {{- ", " if not loop.last }}{% endfor -%}
 {%- endmacro %}
-{% if among %}
-{% set rows %}SELECT t.* FROM ({{ rows }}) AS t SEMI JOIN {{ among }} AS a ON a.id = t.{{ table.parent_key }}{% endset %}
-{% set observed %}SELECT o.* FROM ({{ observed }}) AS o SEMI JOIN {{ among }} AS a ON a.id = o.id{% endset %}
-{% endif %}
 SELECT {{ m.names(table.versioned, "t.") }}, 'stated' AS span_state, t.snapshot_date FROM ({{ rows }}) AS t
 UNION ALL
 SELECT {{ without_values() }}, 'not_stated', o.snapshot_date

@@ -1,6 +1,6 @@
 -- Replace the delta records' runs of {{ table.name }} around one day by `pieces`: up to the day before, the day itself,
 -- from the day after on; merged where they are alike.
-{% if observations is none %}
+{% if is_forgotten %}
 -- The day is forgotten: the runs before and after it adjoin; if no day follows, the run before it becomes open.
 {% endif %}
 {% set reaches_a_neighbour %}
@@ -14,20 +14,20 @@ WITH near AS (
 pieces AS (
     SELECT
         {{ m.names(table.versioned) }}, span_state, first_day,
-        {% if observations is none %}
+        {% if is_forgotten %}
         CASE WHEN $after IS NULL THEN NULL ELSE CAST($before AS DATE) END AS last_day,
         {% else %}
         CAST($before AS DATE) AS last_day,
         {% endif %}
         1 AS place
     FROM near WHERE first_day <= $before AND (last_day IS NULL OR last_day >= $before)
-    {% if observations is not none %}
+    {% if not is_forgotten %}
     UNION ALL
     SELECT {{ m.names(table.versioned, "o.") }}, o.span_state, $day, CASE WHEN $after IS NULL THEN NULL ELSE $day END, 2
-    FROM ({{ observations }}) AS o SEMI JOIN delta ON delta.id = o.{{ table.parent_key }}
+    FROM observations AS o SEMI JOIN delta ON delta.id = o.{{ table.parent_key }}
     {% endif %}
     UNION ALL
-    SELECT {{ m.names(table.versioned) }}, span_state, CAST($after AS DATE), last_day, {{ 2 if observations is none else 3 }}
+    SELECT {{ m.names(table.versioned) }}, span_state, CAST($after AS DATE), last_day, {{ 2 if is_forgotten else 3 }}
     FROM near WHERE first_day <= $after AND (last_day IS NULL OR last_day >= $after)
 ),
 shared AS (
