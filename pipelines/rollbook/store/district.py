@@ -79,7 +79,7 @@ class FleetFile:
         self.versions.mode, self.versions.folder_mode = unwritten(mode), files.folder_mode(mode)
         self.versions.prepare()
         self.versions.retire(leaving=0)
-        self.versions.show(self.versions.add(self.next))
+        self.versions.activate(self.versions.add(self.next))
 
     def remove(self) -> int:
         """Remove every version, and the inputs of an unfinished build; returns how many versions there were.

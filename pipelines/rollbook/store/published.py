@@ -124,7 +124,7 @@ class Versions:
         return [version for version in self.all() if newest is None or version.name < newest.name]
 
     def add(self, file: Path) -> Path:
-        """Move a finished file in, under a new name. `show` then points readers to it."""
+        """Move a finished file in, under a new name. `activate` then points readers to it."""
         version = self._new_name()
         self.replace(version, file)
         return version
@@ -136,7 +136,7 @@ class Versions:
         files.move(file, version)
         files.sync(self.folder)
 
-    def again(self, file: Path) -> Path:
+    def republish(self, file: Path) -> Path:
         """Add a copy or hard link of a version that is here already, under a new name."""
         version = self._new_name()
         same_file(file, version)
@@ -144,7 +144,7 @@ class Versions:
         files.sync(self.folder)
         return version
 
-    def show(self, version: Path) -> None:
+    def activate(self, version: Path) -> None:
         """Point readers to a version, atomically and durably."""
         aside = self.link.with_name(f".{self.link.name}{files.PARTIAL}")
         aside.unlink(missing_ok=True)
@@ -161,7 +161,7 @@ class Versions:
         files.sync(self.link.parent)
 
     def sweep(self) -> None:
-        """Remove versions that a killed writer added but did not show, and half-done copies."""
+        """Remove versions that a killed writer added but did not activate, and half-done copies."""
         newest = self.newest()
         added = [version for version in self.all() if newest is not None and version.name > newest.name]
         for left in (*added, *self.folder.glob(f".*{files.PARTIAL}")):

@@ -287,13 +287,13 @@ class Warehouse:
         self.versions.retire(leaving=KEPT - 1)  # before the swap, so that the disk never holds a version more
         altered = self._set_aside_altered()
         self.own.register(self.next)
-        self._show(self.versions.add(self.next), instead_of=altered)
+        self._activate(self.versions.add(self.next), instead_of=altered)
 
     def replace(self, path: Path) -> None:
         """Put the next file in the place of the published or of a kept file, which is removed."""
         self.own.register(self.next)
         if path == self.published_file:
-            self._show(self.versions.add(self.next), instead_of=self.versions.newest())
+            self._activate(self.versions.add(self.next), instead_of=self.versions.newest())
         else:
             self.versions.replace(path, self.next)
 
@@ -316,13 +316,13 @@ class Warehouse:
                 self.own.register(self.next)
             version = self.next
         altered = self._set_aside_altered()
-        self._show(self.versions.again(version), instead_of=altered)
+        self._activate(self.versions.republish(version), instead_of=altered)
         self.drop_next()
 
-    def _show(self, version: Path, *, instead_of: Path | None) -> None:
+    def _activate(self, version: Path, *, instead_of: Path | None) -> None:
         # The write-ahead log of an analyst's changes to the old file does not belong to the new one.
         self.published_file.with_name(f"{PUBLISHED}.wal").unlink(missing_ok=True)
-        self.versions.show(version)
+        self.versions.activate(version)
         if instead_of is not None:
             remove(instead_of)
         self.versions.retire()
@@ -336,7 +336,7 @@ class Warehouse:
         altered = target(self.published_file)
         if self.own.is_unmodified(self.published_file):
             if self.versions.newest() is None:  # not a link: a copy from a backup
-                self.versions.again(self.published_file)
+                self.versions.republish(self.published_file)
             return None
         if not self.published_file.exists():  # missing, or a dangling link
             return None

@@ -25,7 +25,7 @@ def publish(versions: Versions, content: str) -> Path:
     file = versions.link.with_name("next")
     file.write_text(content)
     version = versions.add(file)
-    versions.show(version)
+    versions.activate(version)
     versions.retire()
     return version
 
@@ -94,7 +94,7 @@ def test_a_disk_without_links_gets_a_copy_and_a_pointer(versions: Versions, monk
         assert versions.pointer.read_text() == f"{newest.name}\n"
         assert versions.newest() == newest
     assert contents(versions.kept()) == ["night 4", "night 3", "night 2"]
-    versions.show(versions.again(versions.kept()[-1]))
+    versions.activate(versions.republish(versions.kept()[-1]))
     assert versions.link.read_text() == "night 2"
     versions.sweep()
     assert versions.link.read_text() == "night 2"
@@ -129,9 +129,9 @@ def test_readers_find_a_file_at_any_moment_of_a_swap() -> None:
         versions.prepare()
         for name in ("a", "b"):
             (versions.folder / f"rollbook.{name}.duckdb").write_text(name)
-        versions.show(versions.all()[0])
+        versions.activate(versions.all()[0])
         with program("-c", WATCHER, versions.link) as watcher:
             assert watcher.read() == "watching"
             for turn in range(3000):
-                versions.show(versions.all()[turn % 2])
+                versions.activate(versions.all()[turn % 2])
             assert watcher.end() == ["0"], "times that nothing was at the link"

@@ -167,7 +167,7 @@ class Pseudonymous(Listener):
         """
         if self.next.exists():
             self.versions.retire(leaving=0)
-            self.versions.show(self.versions.add(self.next))
+            self.versions.activate(self.versions.add(self.next))
 
     def began(self, at: datetime) -> None:
         """Replace a file that is outdated or has other codes. One that is not wanted is removed: it would grow old and
