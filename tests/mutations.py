@@ -59,7 +59,7 @@ MUTATIONS = (
         "G4",
         "        place.recovery.check_raw()\n        place.recovery",
         "        place.recovery",
-        "night outputs/mirror",
+        "night features/mirror",
     ),
     Mutation("G4", "self.decide(place.landings.undecided())", "pass", "night"),
     Mutation("G4", "number = max(number, recorded) + 1", "number += 1", "night"),

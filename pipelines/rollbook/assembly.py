@@ -9,9 +9,9 @@ from pathlib import Path
 from rollbook.errors import RollbookError
 from rollbook.feature import present
 from rollbook.health.finding import Finding, Level
-from rollbook.night.listeners import Listeners
+from rollbook.night.listeners import Listener, Listeners
 from rollbook.opened import Rollbook
-from rollbook.reading.access import AccessLog
+from rollbook.reading import access
 from rollbook.rights.erasure import Erasure
 from rollbook.rights.leftovers import leftovers
 from rollbook.rights.personal import PersonalData
@@ -35,6 +35,19 @@ def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> 
     rights = AccessLog(settings), Erasure(place, clock, personal(place.warehouse.root), names())
     rollbook.listeners = Listeners(place.warehouse.root, (*own, *rights))
     return rollbook
+
+
+class AccessLog(Listener):
+    """Deletes old lines of the access log, which would else stay for good once nobody reads any more."""
+
+    name = "the access log"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def began(self, at: datetime) -> None:
+        """Delete them."""
+        access.keep_up(self.settings.warehouse_path, self.settings.access_log_days, at)
 
 
 def personal(root: Path) -> list[PersonalData]:

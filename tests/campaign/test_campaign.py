@@ -22,7 +22,7 @@ LIVES = 6
 SEEN = (
     'answer="removed" if is_clean',
     "if 100 * c.altered > changed_percent",
-    "rollbook.writer().decide(",
+    "self.decide(",
     "number = max(number, recorded)",
     "deferred=blocked",
     "if m.hold_digest in digests",

@@ -31,8 +31,7 @@ from filelock import Timeout
 
 from rollbook.errors import BusyError, MachineError
 from rollbook.landing import formats
-from rollbook.night.listeners import Listener
-from rollbook.settings import FLEET, Settings, for_all, place
+from rollbook.settings import FLEET, for_all, place
 from rollbook.store.schema import SCHEMAS, declared
 from rollbook.util import files, machine
 
@@ -237,16 +236,3 @@ def _declared_names() -> frozenset[str]:
     with duckdb.connect() as con:
         names |= {row[0] for row in con.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
     return frozenset(names)
-
-
-class AccessLog(Listener):
-    """Deletes old lines of the access log, which would else stay for good once nobody reads any more."""
-
-    name = "the access log"
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def began(self, at: datetime) -> None:
-        """Delete them."""
-        keep_up(self.settings.warehouse_path, self.settings.access_log_days, at)
