@@ -290,7 +290,9 @@ def test_a_held_night_is_not_late_but_a_missing_one_is(house: House) -> None:
         house.sync()
     for hours, late in ((3, ""), (24, f"the night of {night(3)} 02:15 was not synced: run `rollbook sync`")):
         house.now += timedelta(hours=hours)
-        found = {finding.check: finding.problem for finding in checks.look(house.rollbook())}
+        rollbook = house.rollbook()
+        looked = checks.look(rollbook.place, rollbook.settings, rollbook.clock())
+        found = {finding.check: finding.problem for finding in looked}
         assert found[FILE, checks.IS_FRESH].partition(", and")[0] == late
         assert found[FILE, checks.HELD] == str(night(2))
 

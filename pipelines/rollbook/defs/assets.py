@@ -112,10 +112,10 @@ def work(school: School, context: dg.AssetExecutionContext, options: Options, da
     rollbook, outcome = school.opened(context.resources), Outcome()
     if context.selected_asset_keys:  # else only the checks are executed
         is_sync = partitions.is_sync(context.run.tags, days, {datetime.now(rollbook.settings.zone).date()})
-        outcome = do(context, options, school, rollbook, days, is_sync=is_sync)
+        outcome = do(context, options, school, rollbook.writer(), days, is_sync=is_sync)
     broken = outcome.error.findings if isinstance(outcome.error, CheckError) else {}
     # Dagster shows a check without a result as failed, so check the file that readers still have.
     with suppress(RollbookError, OSError):
-        looked = checks.results(school, {"": checks.look(rollbook, broken)})
+        looked = checks.results(school, {"": checks.look(rollbook.place, rollbook.settings, rollbook.clock(), broken)})
         outcome = replace(outcome, events=[*outcome.events, *looked])
     return outcome

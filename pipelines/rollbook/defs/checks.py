@@ -6,7 +6,7 @@ warn: the data are as the source sent them. The checks of a day are metadata of 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from itertools import chain
 
 import dagster as dg
@@ -16,7 +16,8 @@ from rollbook.defs.resources import School
 from rollbook.health.data_quality import QUALITY_CHECKS, run_quality_checks
 from rollbook.health.status import freshness, open_holds, why_late
 from rollbook.landing.manifest import Manifest
-from rollbook.opened import Rollbook
+from rollbook.night.place import Place
+from rollbook.settings import Settings
 from rollbook.tables import WALKED
 from rollbook.util.text import count_of, listed
 
@@ -74,25 +75,27 @@ def check_specs(school: School) -> Iterator[dg.AssetCheckSpec]:
         yield dg.AssetCheckSpec(name, asset=school.key(*asset), description=f"{sentence} If not: {advice}")
 
 
-def look(rollbook: Rollbook, broken: Mapping[str, Sequence[str]] | None = None) -> list[CheckFinding]:
+def look(
+    place: Place, settings: Settings, now: datetime, broken: Mapping[str, Sequence[str]] | None = None
+) -> list[CheckFinding]:
     """Look at the published file and at the newest night; returns the finding of each check.
 
     `broken` holds what stopped a next file, by rule: the published one follows all of Rollbook's own rules, or it would
     not have been published. Raises NothingLandedError before the first publish.
     """
-    manifests = rollbook.raw.manifests()
+    manifests = place.raw.manifests()
     synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
     # A hold before a day that was synced since may still be decided, but need not be.
     waiting = [m.snapshot_date for m in open_holds(manifests) if m.snapshot_date >= synced]
-    due, late_by = freshness(rollbook.settings, rollbook.clock(), rollbook.newest(), rollbook.warehouse.shown())
+    due, late_by = freshness(settings, now, place.newest(), place.warehouse.shown())
     # A held night is late, too, but waits for a person's decision, and HELD says so.
     is_late = late_by is not None and due.date() not in waiting
-    late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, (), rollbook.settings)}" if is_late else ""
-    newest = next(filter(None, (last_decided(rollbook, day) for day in reversed(rollbook.raw.days()))), None)
+    late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, (), settings)}" if is_late else ""
+    newest = next(filter(None, (last_decided(place, day) for day in reversed(place.raw.days()))), None)
     return [
         *(
             CheckFinding(((TABLE, check.table), check.name), rows=rows)
-            for check, rows in run_quality_checks(rollbook.warehouse.published_file)
+            for check, rows in run_quality_checks(place.warehouse.published_file)
         ),
         CheckFinding((FILE, IS_FRESH), late),
         CheckFinding((FILE, HELD), ", ".join(map(str, waiting))),

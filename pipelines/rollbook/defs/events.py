@@ -12,7 +12,7 @@ import dagster as dg
 from rollbook.defs import runs
 from rollbook.defs.resources import School
 from rollbook.landing.manifest import Manifest
-from rollbook.opened import Rollbook
+from rollbook.night.place import Place
 from rollbook.store.lake import DayRecord
 from rollbook.store.published import REPORT
 from rollbook.tables import TABLES, WALKED
@@ -29,36 +29,36 @@ DISCARDED = {**GONE, "dagster/partition_row_count": 0}
 
 
 def made(
-    school: School, rollbook: Rollbook, groups_by_day: Mapping[date, Collection[str]]
+    school: School, place: Place, groups_by_day: Mapping[date, Collection[str]]
 ) -> Iterator[dg.AssetMaterialization]:
     """Yield what was made of these days, in these groups of assets: the sets of the last landing and, of a day that
     counts, tables and file.
 
     Of a day that has neither any more, that it was discarded.
     """
-    records, discarded = rollbook.lake.days(), rollbook.raw.discarded_days()
+    records, discarded = place.lake.days(), place.raw.discarded_days()
     for day, groups in groups_by_day.items():
         facts: dict[tuple[str, str], Metadata] = dict.fromkeys(ALL_ASSETS, DISCARDED) if day in discarded else {}
-        decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
+        decided, counted = last_decided(place, day), place.landings.counted(day)
         if decided is not None:
             facts |= {(RAW, name): _set(decided, name) for name in WALKED}
         if counted and day in records:
             facts |= {(TABLE, name): _table(counted, records[day], name) for name in TABLES}
-            facts[FILE] = _file(school, rollbook, counted)
+            facts[FILE] = _file(school, place, counted)
         for key, metadata in facts.items():
             if key[0] in groups:
                 yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
 
 
-def marks(rollbook: Rollbook, days: Iterable[date]) -> dict[date, dict[str, Metadata]]:
+def marks(place: Place, days: Iterable[date]) -> dict[date, dict[str, Metadata]]:
     """Return how each of these days should be marked now, by group of assets: as far as that tells one landing from
     another.
 
     The landed sets are marked once the landing is decided, tables and file once it counts and readers have it.
     """
-    shown, by_day = rollbook.warehouse.shown(), dict[date, dict[str, Metadata]]()
+    shown, by_day = place.warehouse.shown(), dict[date, dict[str, Metadata]]()
     for day in days:
-        decided, counted = last_decided(rollbook, day), rollbook.landings.counted(day)
+        decided, counted = last_decided(place, day), place.landings.counted(day)
         by_day[day] = {RAW: _set_mark(decided) if decided is not None else GONE}
         if counted and (day, counted[-1].landing) in shown:
             by_day[day] |= dict.fromkeys((TABLE, PUBLISHED), _file_mark(counted))
@@ -123,9 +123,9 @@ def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
     return dg.AssetObservation(school.key(*FILE), partition=str(held.snapshot_date), metadata=metadata)
 
 
-def last_decided(rollbook: Rollbook, day: date) -> Manifest | None:
+def last_decided(place: Place, day: date) -> Manifest | None:
     """The day's last landing with a verdict, whatever that is."""
-    return next((m for m in reversed(rollbook.raw.manifests(day)) if m.verdict is not None), None)
+    return next((m for m in reversed(place.raw.manifests(day)) if m.verdict is not None), None)
 
 
 def _set(manifest: Manifest, name: str) -> Metadata:
@@ -175,8 +175,8 @@ def _table(counted: Sequence[Manifest], record: DayRecord, name: str) -> Metadat
     return metadata
 
 
-def _file(school: School, rollbook: Rollbook, counted: Sequence[Manifest]) -> Metadata:
-    file = rollbook.warehouse.published_file
+def _file(school: School, place: Place, counted: Sequence[Manifest]) -> Metadata:
+    file = place.warehouse.published_file
     return {
         **_file_mark(counted),
         "path": dg.MetadataValue.path(file),

@@ -15,6 +15,7 @@ from rollbook.defs import runs
 from rollbook.defs.resources import RESOURCE, School
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.night import approvals, discard
+from rollbook.night.writing import Writer
 from rollbook.opened import Rollbook
 
 NIGHTLY_SYNC = "nightly_sync"
@@ -54,12 +55,12 @@ class Discarding(_OfOne):
     )
 
 
-def approve(rollbook: Rollbook, options: Approval) -> None:
+def approve(writer: Writer, options: Approval) -> None:
     """Merge and publish what is held. Raises RollbookError."""
-    approvals.approve(rollbook.writer(), options.held, reason=options.reason, by=UI)
+    approvals.approve(writer, options.held, reason=options.reason, by=UI)
 
 
-def take_back(rollbook: Rollbook, options: Discarding) -> None:
+def take_back(writer: Writer, options: Discarding) -> None:
     """Discard a landing. Raises RollbookError."""
     try:
         day = date.fromisoformat(options.day)
@@ -67,9 +68,7 @@ def take_back(rollbook: Rollbook, options: Discarding) -> None:
         raise ArgumentError("day is not a date: write it as 2026-11-20") from None
     if not (reason := options.reason.strip()):
         raise ArgumentError("Say why: the reason is kept with the landing")
-    discard.discard(
-        rollbook.writer(), day, options.landing or None, reason=reason, by=UI, confirm=lambda _: options.confirm
-    )
+    discard.discard(writer, day, options.landing or None, reason=reason, by=UI, confirm=lambda _: options.confirm)
 
 
 # Opens the warehouse of a school, or of a district's institution by its name, with a run's resources.
@@ -101,12 +100,12 @@ def jobs(
     @dg.op(name=school.named("approve"), required_resource_keys=resource)
     def approve_op(context: dg.OpExecutionContext, config: Approval) -> None:
         with _ends_in_a_sentence(context):
-            approve(opened(context.resources, config.institution), config)
+            approve(opened(context.resources, config.institution).writer(), config)
 
     @dg.op(name=school.named("landing"), required_resource_keys=resource)
     def discard_op(context: dg.OpExecutionContext, config: Discarding) -> None:
         with _ends_in_a_sentence(context):
-            take_back(opened(context.resources, config.institution), config)
+            take_back(opened(context.resources, config.institution).writer(), config)
 
     @dg.job(
         name=school.named("approve_held"),

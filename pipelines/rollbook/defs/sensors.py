@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +20,8 @@ from rollbook.defs.events import FILE, Event
 from rollbook.defs.resources import School
 from rollbook.errors import NothingLandedError, RollbookError
 from rollbook.health.status import freshness, open_holds
-from rollbook.opened import Rollbook
+from rollbook.night.place import Place
+from rollbook.settings import Settings
 
 # Days recorded in one tick: each event takes Dagster some 20 ms.
 MAX_DAYS = 30
@@ -73,9 +74,12 @@ class Cursor(msgspec.Struct, frozen=True):
 def unrecorded(school: School, context: dg.SensorEvaluationContext) -> Tick:
     """Return the events of what happened to a single school without Dagster, each once. Raises RollbookError."""
     instance, rollbook, cursor = context.instance, school.opened(), Cursor.read(context.cursor)
-    marks = events.marks(rollbook, sorted({*rollbook.raw.days(), *rollbook.raw.discarded_days()}))
-    notes, erasures = [*_notes(school, rollbook)], [*_erasures(school, rollbook)]
-    now = Cursor(_digests(marks, notes), len(erasures), _late(rollbook), cursor.observation)
+    place = rollbook.place
+    marks = events.marks(place, sorted({*place.raw.days(), *place.raw.discarded_days()}))
+    notes, erasures = [*_notes(school, place)], [*_erasures(school, place)]
+    now = Cursor(
+        _digests(marks, notes), len(erasures), _late(place, rollbook.settings, rollbook.clock()), cursor.observation
+    )
     if now == cursor:
         return dg.SkipReason(NOTHING_NEW)
     if runs.is_under_way(instance):  # asked after the landings were read, and before what is marked
@@ -89,20 +93,20 @@ def unrecorded(school: School, context: dg.SensorEvaluationContext) -> Tick:
     of_changed = [note for note in notes if date.fromisoformat(str(note.partition)) in changed]
     found: list[Event] = [note for note in (*of_changed, *erasures[cursor.erasures :]) if _values(note) not in known]
     missing = events.unmarked(instance, school, changed)
-    found += events.made(school, rollbook, dict([*missing.items()][:MAX_DAYS]))
+    found += events.made(school, place, dict([*missing.items()][:MAX_DAYS]))
     if found or now.late:
         with suppress(NothingLandedError):
-            found += checks.results(school, {"": checks.look(rollbook)})
+            found += checks.results(school, {"": checks.look(place, rollbook.settings, rollbook.clock())})
     if len(missing) <= MAX_DAYS:  # else the rest follows in the next tick
         newest = max((record.storage_id for record in observed), default=cursor.observation)
         cursor = msgspec.structs.replace(now, observation=newest)
     return dg.SensorResult(asset_events=found, cursor=msgspec.json.encode(cursor).decode())
 
 
-def _late(rollbook: Rollbook) -> str:
+def _late(place: Place, settings: Settings, now: datetime) -> str:
     """The time of the night that is late; empty if none is, or before the first."""
-    newest = rollbook.newest()
-    due, late_by = freshness(rollbook.settings, rollbook.clock(), newest, rollbook.warehouse.shown())
+    newest = place.newest()
+    due, late_by = freshness(settings, now, newest, place.warehouse.shown())
     return str(due) if newest is not None and late_by is not None else ""
 
 
@@ -119,18 +123,18 @@ def _month(day: date) -> str:
     return f"{day:%Y-%m}"
 
 
-def _notes(school: School, rollbook: Rollbook) -> Iterator[dg.AssetObservation]:
+def _notes(school: School, place: Place) -> Iterator[dg.AssetObservation]:
     """Yield an observation of each hold and each discard, without people's reasons."""
-    yield from (events.hold_note(school, held) for held in open_holds(rollbook.raw.manifests()))
-    for manifest, discard in rollbook.raw.discarded():
+    yield from (events.hold_note(school, held) for held in open_holds(place.raw.manifests()))
+    for manifest, discard in place.raw.discarded():
         day, at = str(manifest.snapshot_date), f"{discard.discarded_at:%Y-%m-%d %H:%M:%S} UTC"
         metadata = {"discarded": f"landing {manifest.landing} of {day}", "at": at}
         yield dg.AssetObservation(school.key(*FILE), partition=day, metadata=metadata)
 
 
-def _erasures(school: School, rollbook: Rollbook) -> Iterator[dg.AssetObservation]:
+def _erasures(school: School, place: Place) -> Iterator[dg.AssetObservation]:
     """Yield an observation of each erasure, without names. It is on no day."""
-    register = rollbook.raw.erasure_register.read()
+    register = place.raw.erasure_register.read()
     for number in range(1, len(register.erased) + 1 - (register.pending is not None)):
         yield dg.AssetObservation(school.key(*FILE), metadata={"erased": f"a student, by erasure {number}"})
 

@@ -16,7 +16,7 @@ from rollbook.errors import RollbookError
 from rollbook.landing.manifest import Details
 from rollbook.night import past, sync
 from rollbook.night.past import always, within_hold
-from rollbook.opened import Rollbook
+from rollbook.night.writing import Writer
 
 
 class Options(dg.Config):
@@ -56,7 +56,7 @@ def do(
     context: dg.AssetExecutionContext,
     options: Options,
     school: School,
-    rollbook: Rollbook,
+    writer: Writer,
     days: Sequence[date],
     *,
     is_sync: bool,
@@ -66,31 +66,31 @@ def do(
     A night that failed may have made something, too: a landing that is held, or a file that was published before.
     """
     try:
-        done = _sync(context, options, rollbook, days[0]) if is_sync else _backfill(context, options, rollbook, days)
+        done = _sync(context, options, writer, days[0]) if is_sync else _backfill(context, options, writer, days)
     except RollbookError as error:
-        unmarked = events.unmarked(context.instance, school, events.marks(rollbook, days))
-        held = rollbook.landings.held(days[0]) if runs.is_held(error) else None
+        unmarked = events.unmarked(context.instance, school, events.marks(writer.place, days))
+        held = writer.place.landings.held(days[0]) if runs.is_held(error) else None
         notes = [events.hold_note(school, held)] if held is not None else []
-        return Outcome([*events.made(school, rollbook, unmarked), *notes], error)
-    return Outcome([*events.made(school, rollbook, dict.fromkeys(done, events.GROUPS))])
+        return Outcome([*events.made(school, writer.place, unmarked), *notes], error)
+    return Outcome([*events.made(school, writer.place, dict.fromkeys(done, events.GROUPS))])
 
 
-def _sync(context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, day: date) -> Sequence[date]:
+def _sync(context: dg.AssetExecutionContext, options: Options, writer: Writer, day: date) -> Sequence[date]:
     """Fetch a day and publish it; returns the day. Raises RollbookError."""
     mark_as_sync(context)
     fresh = options.fresh or context.run.tags.get(SYNC_TAG) == NIGHTLY
-    done = sync(rollbook.writer(), day, details=options.details, fresh=fresh, full_refresh=options.force)
+    done = sync(writer, day, details=options.details, fresh=fresh, full_refresh=options.force)
     if done.manifest.reason:
         context.log.warning(done.manifest.reason)
     return [day]
 
 
 def _backfill(
-    context: dg.AssetExecutionContext, options: Options, rollbook: Rollbook, days: Sequence[date]
+    context: dg.AssetExecutionContext, options: Options, writer: Writer, days: Sequence[date]
 ) -> Sequence[date]:
     """Rebuild landed days; returns those that were rebuilt. Raises RollbookError."""
     confirm = always if options.confirm else within_hold
-    done = past.backfill_days(rollbook.writer(), days, confirm=confirm, full_refresh=options.force)
+    done = past.backfill_days(writer, days, confirm=confirm, full_refresh=options.force)
     for day, held in done.held.items():
         context.log.warning("%s: landing %s is held and was skipped", day, ", ".join(map(str, held)))
     for reason in done.skipped.values():

@@ -145,7 +145,7 @@ def _sync_alone(
 ) -> Outcome:
     """Sync one institution here. It does not materialize the district's day."""
     rollbook = assemble(settings.load(fetches=True, institution=name))
-    error = do(context, options, school, rollbook, days, is_sync=True).error
+    error = do(context, options, school, rollbook.writer(), days, is_sync=True).error
     if error is not None:
         ended = failed_night(error, rollbook.clock(), days[0])
     else:
@@ -181,8 +181,13 @@ def _checked(school: School, names: Iterable[str]) -> list[dg.AssetCheckEvaluati
     findings = {}
     for name in names:
         with suppress(RollbookError, OSError):  # nothing is published yet; the run says what failed
-            findings[name] = checks.look(assemble(settings.load(fetches=False, institution=name)))
+            findings[name] = _looked(name)
     return [*checks.results(school, findings)]
+
+
+def _looked(name: str) -> list[CheckFinding]:
+    own = assemble(settings.load(fetches=False, institution=name))
+    return checks.look(own.place, own.settings, own.clock())
 
 
 def _error(ended: Ended, *, is_sync: bool) -> RollbookError | None:
