@@ -95,3 +95,11 @@ def test_the_commands_in_the_docs_exist_and_name_no_machine(page: str) -> None:
     assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?rollbook (\w+)", text, flags=re.MULTILINE)) <= commands
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
     assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", text)
+
+
+def test_a_night_is_read_in_twenty_python_files_and_sixteen_of_sql() -> None:
+    text = (ROOT / "pipelines" / "README.md").read_text(encoding="utf-8")
+    path = text[text.index("## One night, read in an hour") : text.index("## To change X")]
+    opened = {kind: set(re.findall(rf"\((rollbook/[\w/]+\.{kind})\)", path)) for kind in ("py", "sql")}
+    assert len(opened["py"]) <= 20
+    assert len(opened["sql"]) <= 16
