@@ -105,9 +105,9 @@ docs: $(VENV)/.dev ## Write what documents take from the code: the data dictiona
 bench: $(VENV)/.dev ## Measure the nights against a bare walk, and the views (N=100000 students)
 	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)
 
-.PHONY: bench-fleet
-bench-fleet: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
-	@$(BIN)/python -m tests.bench.fleet $(ARGS)
+.PHONY: bench-district
+bench-district: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
+	@$(BIN)/python -m tests.bench.nights_of_many $(ARGS)
 
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)

@@ -57,7 +57,7 @@ def test_files_that_an_editor_on_windows_saved_are_read(registry: Path) -> None:
 def test_each_institution_has_a_warehouse_of_its_name(registry: Path) -> None:
     linden = settings.load(institution="linden-vale")
     assert linden.warehouse_path == registry.parent / "warehouse" / "linden-vale"
-    assert linden.fleet_path == registry.parent / "warehouse" / "fleet"
+    assert linden.district_path == registry.parent / "warehouse" / "district"
     assert settings.place("oak").warehouse_path == registry.parent / "warehouse" / "oak"
 
 
@@ -132,7 +132,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(settings, "ROOT", tmp_path)
     assert settings.registry() is None
     assert settings.place().warehouse_path == tmp_path / "warehouse"
-    assert settings.place().fleet_path is None
+    assert settings.place().district_path is None
     with pytest.raises(SettingError, match="no institution can be named"):
         settings.place("oak")
 
@@ -140,7 +140,7 @@ def test_a_single_school_has_no_registry(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('[fleet]\nbase_url = "https://a.example"', "called fleet: Rollbook uses this name itself"),
+        ('[district]\nbase_url = "https://a.example"', "called district: Rollbook uses this name itself"),
         ('[private]\nbase_url = "https://a.example"', "called private: Rollbook uses this name itself"),
         ('[Oak]\nbase_url = "https://a.example"', "write lower-case letters"),
         ('["../oak"]', "write lower-case letters"),

@@ -176,7 +176,7 @@ class MirrorError(RollbookError):
 
 
 class EngineError(RollbookError):
-    """The engine that computes over many institutions cannot be reached, or failed (`ROLLBOOK_FLEET_ENGINE`)."""
+    """The engine that computes over many institutions cannot be reached, or failed (`ROLLBOOK_DISTRICT_ENGINE`)."""
 
 
 class CheckError(RollbookError):

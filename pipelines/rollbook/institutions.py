@@ -1,6 +1,6 @@
 """The registry of a district, `institutions.toml`: which institutions there are, and the settings of each.
 
-A single school has no registry. `settings` says what each setting means; `fleet` works with many institutions. The
+A single school has no registry. `settings` says what each setting means; `district` works with many institutions. The
 registry holds no key: it names the environment variable or the file that does.
 """
 
@@ -28,7 +28,7 @@ FILE = "institutions.toml"
 DEFAULTS = "defaults"
 # Names of other things next to the institutions' folders, also from when the folder was a single school's warehouse.
 RESERVED = frozenset(
-    ("fleet", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", DEFAULTS)
+    ("district", "raw", "snapshots", "build", "published", "pseudonymous", "exports", "demo", "private", DEFAULTS)
 )
 # Also the name of a folder, a Dagster partition and a lake partition; lower case, for file systems that ignore case.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")

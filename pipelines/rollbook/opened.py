@@ -30,7 +30,7 @@ class Rollbook:
         root = settings.warehouse_path
         self.place = Place(
             RawStore(root / "raw"),
-            Warehouse(root, settings.file_mode, shared_mode=settings.shared_mode, fleet=settings.fleet_path),
+            Warehouse(root, settings.file_mode, shared_mode=settings.shared_mode, district=settings.district_path),
         )
         self.listeners = Listeners(root)
 

@@ -60,7 +60,7 @@ DEBUG = f"{PREFIX}DEBUG"
 # children.
 INSTITUTION = f"{PREFIX}INSTITUTION"
 INSTITUTIONS = f"{PREFIX}INSTITUTIONS"
-FLEET = "fleet"
+DISTRICT = "district"
 API_KEY = f"{PREFIX}API_KEY"
 # Set for a command that executes itself again: the number of the open file that holds what its environment held.
 HANDED = f"{PREFIX}HANDED"
@@ -436,7 +436,7 @@ class MirrorSettings(Group):
 class DistrictSettings(Group):
     """Many institutions."""
 
-    fleet_engine: EngineName = setting(
+    district_engine: EngineName = setting(
         DUCKDB,
         "where the work for each institution is done: here (`duckdb`), or as tasks of `sail` or of a Spark Connect"
         " server, `sc://host:port`",
@@ -501,9 +501,9 @@ class WarehouseSettings(ReaderSettings, PseudonymousSettings, MorningSettings, M
         return (ROOT / self.warehouse.expanduser()).resolve()
 
     @cached_property
-    def fleet_path(self) -> Path | None:
-        """The folder that a registry's institutions share, `fleet/`; None for a single school."""
-        return self.common_path / FLEET if self.institution else None
+    def district_path(self) -> Path | None:
+        """The folder that a registry's institutions share, `district/`; None for a single school."""
+        return self.common_path / DISTRICT if self.institution else None
 
 
 class HoldSettings(Group):
@@ -562,7 +562,7 @@ class Settings(SourceSettings, WarehouseSettings, HoldSettings, UiSettings):
         check_words(words, (*secrets, *pieces))
 
     def warn_of_misspelt(self) -> None:
-        """Log a warning for each variable that looks like a setting and is none; a fleet does so once for all."""
+        """Log a warning for each variable that looks like a setting and is none; a district does so once for all."""
         for says in () if self.institution else misspelt():
             log.warning("%s", says)
 
@@ -716,7 +716,7 @@ def misspelt() -> list[str]:
 def registry() -> Registry | None:
     """Return the registry of institutions; None for a single school. Raises SettingError.
 
-    Cached until the file changes: a fleet's run reads the settings of every institution.
+    Cached until the file changes: a district's run reads the settings of every institution.
     """
     if os.environ.get(DEMO) and INSTITUTIONS not in os.environ:
         return None
@@ -727,7 +727,7 @@ def registry() -> Registry | None:
         if not _checked(_Place, {}).institutions:
             return None
         raise SettingError(
-            f"{PREFIX}INSTITUTIONS names {path}, which is not there: correct it, or see `rollbook fleet add --help`"
+            f"{PREFIX}INSTITUTIONS names {path}, which is not there: correct it, or see `rollbook district add --help`"
         ) from None
     except OSError:
         return _read_registry(path)  # raises SettingError with the reason
@@ -851,11 +851,11 @@ def _read(kind: type[S], overrides: dict[str, object], institution: str | None =
         if name:
             raise SettingError(
                 f"There is no {institutions.FILE} at the root, so no institution can be named: leave --institution and"
-                f" {INSTITUTION} out, or see `rollbook fleet add --help`"
+                f" {INSTITUTION} out, or see `rollbook district add --help`"
             )
         return _checked(kind, overrides)
     if not registered.institutions:
-        raise SettingError(f"{registered.path.name} lists no institution yet: see `rollbook fleet add --help`")
+        raise SettingError(f"{registered.path.name} lists no institution yet: see `rollbook district add --help`")
     if not name:
         raise SettingError(f"Say which institution: rollbook --institution NAME ..., one of {registered.listed()}")
     values = {k: v for k, v in registered[name].values.items() if k in kind.model_fields}

@@ -22,17 +22,17 @@ MAX_STEPS = 20  # a build has about ten
 def the_districts_file_is_built(c: Campaign) -> None:
     assert c.neighbour is not None
     folder = c.made / "district"
-    file = folder / "fleet.duckdb"
+    file = folder / "district.duckdb"
     both = {"ash": c, "elm": c.neighbour}
     with registered(folder, both) as registry:
         if c.random.random() < 0.5:
             had = file.exists()
             trouble = Trouble(STOPPED, c.random.randint(1, MAX_STEPS), c.random)
             with suppress(PowerFailedError), c.disk.at_work(trouble):
-                build(folder / settings.FLEET, registry)
+                build(folder / settings.DISTRICT, registry)
             c.note(f"the first attempt is stopped at step {c.disk.steps}")
             assert file.exists() or not had, "readers have lost the district's file"
-        built = build(folder / settings.FLEET, registry)
+        built = build(folder / settings.DISTRICT, registry)
     assert not built.failed, built.failed
     for name, institution in both.items():
         look_at(c, file, name, institution, built)

@@ -11,7 +11,7 @@ DAYS = [
     ("sync", "--date", "{}"),
     ("backfill", "{}", "2026-09-01"),
     ("discard", "{}"),
-    ("fleet", "sync", "--date", "{}"),
+    ("district", "sync", "--date", "{}"),
     ("access", "--since", "{}"),
 ]
 

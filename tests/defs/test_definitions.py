@@ -86,7 +86,7 @@ def test_the_days_begin_with_the_first_landing_that_is_not_discarded(tmp_path: P
     assert days.get_partition_keys(current_time=today) == ["2026-08-02", "2026-08-03"]
 
 
-def test_without_settings_the_ui_loads_and_imports_no_fleet(tmp_path: Path) -> None:
+def test_without_settings_the_ui_loads_and_imports_no_district(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom rollbook.definitions import defs\n"
         "print(len(defs.resolve_all_asset_specs()), [s.name for s in defs.schedules])\n"

@@ -162,15 +162,15 @@ def test_lines_expire_only_after_a_landing_of_any_institution(
     tmp_path: Path, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_ACCESS_LOG_DAYS", "60")
-    common = tmp_path / "fleet"
+    common = tmp_path / "district"
     common.mkdir()
-    access.note(common, "fleet sql")
+    access.note(common, "district sql")
     clock.move_to(NOW + timedelta(days=300))
-    access.note(common, "fleet sql")
+    access.note(common, "district sql")
     assert len(access.entries(common)[0]) == 2
     landed(tmp_path / "north", NOW)
     landed(tmp_path / "south", NOW + timedelta(days=300))
-    access.note(common, "fleet sql")
+    access.note(common, "district sql")
     assert [entry.at.date() for entry in access.entries(common)[0]] == [(NOW + timedelta(days=300)).date()] * 2
 
 

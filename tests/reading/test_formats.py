@@ -274,9 +274,9 @@ def test_a_missing_folder_and_a_warehouse_without_syncs_are_named(tmp_path: Path
         check_target(tmp_path / "nowhere" / "f.csv")
     with pytest.raises(ArgumentError, match="is a device"):
         check_target(Path("/dev/null"))
-    (tmp_path / "fleet.duckdb").symlink_to("published/fleet.1.duckdb")
+    (tmp_path / "district.duckdb").symlink_to("published/district.1.duckdb")
     with pytest.raises(ArgumentError, match="the warehouse's own files"):
-        check_target(tmp_path / "fleet.duckdb")
+        check_target(tmp_path / "district.duckdb")
     with pytest.raises(NothingLandedError, match="rollbook sync"):
         export(tmp_path / "rollbook.duckdb", "roster", Format.CSV, tmp_path / "f.csv", scratch=tmp_path)
 

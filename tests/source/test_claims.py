@@ -32,8 +32,8 @@ def synced(district: District, number: int, *only: str) -> dict[str, NightKind]:
 
 
 def wrong(district: District, number: int, name: str) -> list[str]:
-    """The findings of `rollbook fleet check` with the key of an institution."""
-    ((_, findings),) = district.fleet(number, only=[name]).check()
+    """The findings of `rollbook district check` with the key of an institution."""
+    ((_, findings),) = district.institutions(number, only=[name]).check()
     return [f.says for f in findings if (f.what, f.level) == ("key", "failed")]
 
 

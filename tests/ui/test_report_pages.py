@@ -19,7 +19,7 @@ from tests.support.records import classes, students
 
 REGISTRY = '[ash]\nbase_url = "https://ash.example"\n\n[birch]\nbase_url = "https://birch.example"\n'
 
-PAGES = {"/report.html": report_page, "/report/{name}.html": report_page, "/fleet-report.html": district_page}
+PAGES = {"/report.html": report_page, "/report/{name}.html": report_page, "/district-report.html": district_page}
 APP = Starlette(routes=[Route(path, answer) for path, answer in PAGES.items()])
 
 
@@ -55,7 +55,7 @@ def test_a_single_schools_page_is_as_it_was_written(root: Path) -> None:
     assert get("/report.html").text == "There is no morning page yet: run `rollbook sync`, which writes it.\n"
     write(root / "report.html")
     assert get("/report.html").text == (root / "report.html").read_text()
-    assert get("/fleet-report.html").status_code == 404
+    assert get("/district-report.html").status_code == 404
 
 
 def test_a_page_with_names_is_served_without_them() -> None:
@@ -79,13 +79,13 @@ def test_a_list_leads_to_the_pages_of_many(root: Path, monkeypatch: pytest.Monke
     write(root / "ash" / "report.html")
     ash = ("report/ash.html", "ash")
     assert links("/report.html") == [ash]
-    assert "rollbook fleet report" in get("/report.html").text
-    assert get("/fleet-report.html").text == (
-        "There is no page about all institutions yet: run `rollbook fleet report`, which writes it.\n"
+    assert "rollbook district report" in get("/report.html").text
+    assert get("/district-report.html").text == (
+        "There is no page about all institutions yet: run `rollbook district report`, which writes it.\n"
     )
-    write(root / "fleet-report.html")
-    assert links("/report.html") == [("fleet-report.html", "All institutions"), ash]
-    assert [get(path).status_code for path in ("/fleet-report.html", "/report/ash.html")] == [200, 200]
+    write(root / "district-report.html")
+    assert links("/report.html") == [("district-report.html", "All institutions"), ash]
+    assert [get(path).status_code for path in ("/district-report.html", "/report/ash.html")] == [200, 200]
     assert get("/report/birch.html").text.startswith(
         "There is no morning page yet: run `rollbook --institution birch sync`"
     )

@@ -141,7 +141,7 @@ def test_explore_and_a_districts_sync_start_again_without_secrets(tmp_path: Path
         keys = [school.key for school in district.schools.values()]
         district[names[0]].on(faults.hang(300), path="auth", times=None)
         env = {**os.environ, **district.environment(), **OTHERS}
-        process = subprocess.Popen([*COMMAND, "fleet", "sync"], env=env, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([*COMMAND, "district", "sync"], env=env, stderr=subprocess.DEVNULL)
         try:
             until(lambda: district.asked()[names[0]], 120)  # so its worker has been given the key
             assert len(below(process.pid)) > 1

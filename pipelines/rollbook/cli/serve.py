@@ -184,7 +184,9 @@ def _what_is_served() -> tuple[list[str], str]:
         return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
     sources = settings.sources(registry)
     if wrong := [name for name in registry.institutions if name not in sources]:
-        err.print(f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook fleet check`")
+        err.print(
+            f"[yellow]Warning:[/] wrong settings, so not synced: {', '.join(wrong)}; see `rollbook district check`"
+        )
     times = {(source.cron, source.timezone) for source in sources.values()}
     return settings.ui_names(), f"nightly syncs run at {count_of(len(times), 'different time')}"
 

@@ -31,7 +31,7 @@ from filelock import Timeout
 
 from rollbook.errors import BusyError, MachineError
 from rollbook.landing import formats
-from rollbook.settings import FLEET, for_all, place
+from rollbook.settings import DISTRICT, for_all, place
 from rollbook.store.schema import SCHEMAS, declared
 from rollbook.util import files, machine
 
@@ -104,7 +104,7 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
                 f" refused: make room, or give {folder} back to the account that owns the warehouse"
             ) from None
         _warn(root)
-    keep_up(root, (for_all() if root.name == FLEET else place()).access_log_days, entry.at)
+    keep_up(root, (for_all() if root.name == DISTRICT else place()).access_log_days, entry.at)
 
 
 def entries(root: Path, since: date | None = None) -> tuple[list[Entry], int]:
@@ -150,7 +150,7 @@ def keep_up(root: Path, keep_days: int, now: datetime) -> None:
 
     try:
         if old := [path for path in _paths(root / PRIVATE) if path.name < _oldest(now.date(), keep_days)]:
-            newest = newest_landed(*(root.parent.glob("*") if root.name == FLEET else (root,)))
+            newest = newest_landed(*(root.parent.glob("*") if root.name == DISTRICT else (root,)))
             for path in old:
                 if newest is not None and path.name < _oldest(newest, keep_days):
                     path.unlink(missing_ok=True)

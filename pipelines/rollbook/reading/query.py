@@ -106,7 +106,7 @@ def read_arrow(published: Path, query: str, parameters: dict[str, Any]) -> tuple
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the published file, or the fleet's, read-only. Raises NothingLandedError before the first.
+    """Open the published file, or the district's, read-only. Raises NothingLandedError before the first.
 
     The file is attached to an instance of its own: connections that a notebook opens to the same file share one, with
     its settings, and `lock` is for this one alone.

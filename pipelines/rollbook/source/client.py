@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # a night is given its settings and does not read any
 
 PREFIX = "/svcapi/v1/"
 LIMIT = 100
-HOSTS = "hosts"  # in a fleet's folder: one lock file per host
+HOSTS = "hosts"  # in a district's folder: one lock file per host
 # Seconds. A page takes a service tens of milliseconds; a minute of silence is a dropped connection.
 TIMEOUTS = httpx.Timeout(connect=10, read=60, write=30, pool=10)
 # From the request to the last byte: headers or a body that trickle in never trip the read timeout.
@@ -136,7 +136,7 @@ class Client:
         self._retry_seconds = settings.retry_seconds
         self._pause = settings.request_pause_ms / 1000
         self._deadline = _Deadline()
-        self._gate = Gate(settings.fleet_path / HOSTS, self.host, self._pause) if settings.fleet_path else None
+        self._gate = Gate(settings.district_path / HOSTS, self.host, self._pause) if settings.district_path else None
         https = self._base.startswith("https:")
         try:
             with with_secrets_of_libraries():
@@ -183,7 +183,7 @@ class Client:
                 with attempt:
                     self.retries += attempt.num > 1
                     began = time.monotonic()
-                    with self._gate.request() if self._gate else nullcontext():  # in a fleet: one at a time to a host
+                    with self._gate.request() if self._gate else nullcontext():  # in a district: one at a time
                         policy.excuse(time.monotonic() - began)
                         if self._pause and self._gate is None and self.requests:
                             time.sleep(self._pause)

@@ -441,8 +441,8 @@ def why_refused(settings: Settings, school_id: int, bound_to: int | None) -> str
 
 
 def _holder(settings: Settings, school_id: int, *, unlisted: bool) -> str | None:
-    """The other institution whose warehouse holds this school; None outside a fleet. An empty warehouse may belong to a
-    new name: then also an `unlisted` folder.
+    """The other institution whose warehouse holds this school; None outside a district. An empty warehouse may belong
+    to a new name: then also an `unlisted` folder.
     """
     for name in settings.others(unlisted=unlisted):
         with suppress(OSError):  # a warehouse that cannot be read stops nobody else

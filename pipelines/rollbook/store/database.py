@@ -361,6 +361,8 @@ def _translated(error: duckdb.Error, path: Path | None, root: Path) -> MachineEr
             " what was landed"
         )
     again = (
-        "fleet build`, which makes it again" if file.startswith("fleet") else "rebuild`, which makes it again from raw/"
+        "district build`, which makes it again"
+        if file.startswith("district")
+        else "rebuild`, which makes it again from raw/"
     )
     return DamagedError(f"{file} cannot be read: run `rollbook {again}")

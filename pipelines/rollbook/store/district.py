@@ -1,7 +1,7 @@
-"""The fleet's own files, `fleet.duckdb` and `fleet-pseudonymous.duckdb`: stored next to the institutions' folders, and
-published as `published` says.
+"""The district's own files, `district.duckdb` and `district-pseudonymous.duckdb`: stored next to the institutions'
+folders, and published as `published` says.
 
-`fleet` makes their content; here it is ensured that there is one builder at a time, and that an erasure can remove
+`district` makes their content; here it is ensured that there is one builder at a time, and that an erasure can remove
 every version.
 """
 
@@ -15,8 +15,8 @@ from filelock import Timeout
 
 from rollbook.errors import BusyError
 from rollbook.store.published import (
-    FLEET_FILE,
-    FLEET_PSEUDONYMOUS,
+    DISTRICT_FILE,
+    DISTRICT_PSEUDONYMOUS,
     FOLDER,
     PSEUDONYMOUS_FOLDER,
     Versions,
@@ -25,22 +25,22 @@ from rollbook.store.published import (
 )
 from rollbook.util import files
 
-FLEET_BUILD, LOCK = "_build", "lock"
-# Seconds. A build of a large fleet takes minutes; an erasure waits for it, so that none of its versions is missed.
+DISTRICT_BUILD, LOCK = "_build", "lock"
+# Seconds. A build of a large district takes minutes; an erasure waits for it, so that none of its versions is missed.
 WAIT_FOR_BUILD = 900.0
 # The page about all institutions, beside their folders.
-FLEET_REPORT = "fleet-report.html"
+DISTRICT_REPORT = "district-report.html"
 
 
-class FleetFile:
-    """One file of a fleet: `fleet` is the fleet's folder."""
+class DistrictFile:
+    """One file of a district: `district` is the district's folder."""
 
-    def __init__(self, fleet: Path, *, pseudonymous: bool = False) -> None:
-        name, folder = (FLEET_PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if pseudonymous else (FLEET_FILE, FOLDER)
+    def __init__(self, district: Path, *, pseudonymous: bool = False) -> None:
+        name, folder = (DISTRICT_PSEUDONYMOUS, PSEUDONYMOUS_FOLDER) if pseudonymous else (DISTRICT_FILE, FOLDER)
         self.is_pseudonymous = pseudonymous
-        self.root = fleet.parent
+        self.root = district.parent
         self.path = self.root / name
-        self.build = fleet / FLEET_BUILD
+        self.build = district / DISTRICT_BUILD
         self.next = self.build / ("next-pseudonymous.duckdb" if pseudonymous else "next.duckdb")
         self.scratch = self.build / "spill"
         # Written by the tasks of an engine: a file for each institution.
@@ -53,15 +53,15 @@ class FleetFile:
 
     @contextmanager
     def building(self, timeout: float = 0.0) -> Iterator[None]:
-        """Hold the fleet's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
+        """Hold the district's build lock. Raises BusyError if another process holds it for `timeout` seconds."""
         files.folder(self.build)
         try:
             with files.Lock(self.build / LOCK, timeout=timeout):
                 yield
         except Timeout:
             raise BusyError(
-                f"Another process is making {FLEET_FILE}: wait until it is done, then run this again. Readers keep the"
-                " present file"
+                f"Another process is making {DISTRICT_FILE}: wait until it is done, then run this again. Readers keep"
+                " the present file"
             ) from None
 
     def sweep(self) -> None:

@@ -57,7 +57,7 @@ EXPORTS = "exports"
 # The morning page, beside the published file.
 REPORT = "report.html"
 
-FLEET_FILE, FLEET_PSEUDONYMOUS = "fleet.duckdb", "fleet-pseudonymous.duckdb"
+DISTRICT_FILE, DISTRICT_PSEUDONYMOUS = "district.duckdb", "district-pseudonymous.duckdb"
 
 # The ending of a copy that is not finished.
 COPY = ".copy"
@@ -65,8 +65,8 @@ COPY = ".copy"
 
 # How to make each file; a sync makes the rest.
 _MAKING = {
-    FLEET_FILE: "run `rollbook fleet build` first",
-    FLEET_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook fleet build`",
+    DISTRICT_FILE: "run `rollbook district build` first",
+    DISTRICT_PSEUDONYMOUS: "set ROLLBOOK_PSEUDONYMOUS=1 for an institution, sync it, and run `rollbook district build`",
 }
 
 

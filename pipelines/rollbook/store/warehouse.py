@@ -68,13 +68,13 @@ class Warehouse:
         build: Path | None = None,
         *,
         shared_mode: int | None = None,
-        fleet: Path | None = None,
+        district: Path | None = None,
     ) -> None:
-        """`mode` is the published file's mode, `shared_mode` the pseudonymous file's. `fleet` is the folder that the
+        """`mode` is the published file's mode, `shared_mode` the pseudonymous file's. `district` is the folder that the
         institutions of a registry share; a single school has none.
         """
         self.root = root
-        self.fleet = fleet
+        self.district = district
         self.mode = mode
         self.published_file = root / PUBLISHED
         self.build = build or root / BUILD
@@ -99,7 +99,7 @@ class Warehouse:
         entered = self.lake.folder_mode | self.pseudonymous.folder_mode
         files.folder(self.root, entered)
         files.set_mode(self.root, entered)
-        if self.fleet is not None:  # people who may enter this folder must pass the folder that all institutions share
+        if self.district is not None:  # who may enter this folder must pass the folder that all share
             now = self.root.parent.stat().st_mode & 0o777
             if now | entered & 0o011 != now:
                 files.set_mode(self.root.parent, now | entered & 0o011)

@@ -3,8 +3,6 @@
     sql/            one file per view: what a row is, what each column means, the query
     macros/         macros: a table as of a day, the changes between two days
     catalog.py      creates them in a database, together with the views of the lake
-    fleet.py        the file of many institutions; its rollups are in rollups/, its part of the dictionary in fleet.md
-    pseudonymous.py  what the pseudonymous files leave out, and their comments
     metrics.py      measures that several views share, each defined once
     editable.py     thresholds.csv and terms.csv, which students_to_watch and calendar use
     dictionary.py   the data dictionary, warehouse/README.md, and sources.yml for dbt

@@ -62,7 +62,7 @@ VIEWS: tuple[str, ...] = (
 )
 
 
-# Columns that Rollbook adds to a table's own, in the published file, the lake or a fleet's file.
+# Columns that Rollbook adds to a table's own, in the published file, the lake or a district's file.
 RESERVED = {
     *("snapshot_date", "valid_from", "valid_to", "span_state", "first_day", "last_day"),
     *("institution", "landing", "seq", "ord"),

@@ -127,7 +127,7 @@ def test_a_late_night_and_the_sync_that_follows_are_told_once(sensors: Sensors, 
     assert heads(hook) == [f"the sync of {night(2)} is late", f"the sync of {night(2)} is good again"]
     assert hook.texts[0].splitlines()[1:] == [
         "It was due at 02:15 (UTC), and no sync has ended since. If the UI shows none under way or waiting, check that"
-        " the machine was on, and that `rollbook serve` runs or `rollbook fleet sync` is started each night. To sync"
+        " the machine was on, and that `rollbook serve` runs or `rollbook district sync` is started each night. To sync"
         " now, run `rollbook sync`.",
         f"Readers have what was published last: {night(1)}, 60 students, 2 classes.",
     ]

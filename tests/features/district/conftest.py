@@ -1,4 +1,4 @@
-"""Shared by the fleet's tests; a file about something else has a `played` of its own."""
+"""Shared by the district's tests; a file about something else has a `played` of its own."""
 
 from __future__ import annotations
 

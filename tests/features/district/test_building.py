@@ -1,4 +1,4 @@
-"""Building the fleet's file: never half a file, one build at a time, and one institution's damage stays its own."""
+"""Building the district's file: never half a file, one build at a time, and one institution's damage stays its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rollbook.errors import BusyError, EngineError, NothingLandedError
 from rollbook.features.district import build as building
 from rollbook.landing.formats import FORMAT
-from rollbook.store.district import FleetFile
+from rollbook.store.district import DistrictFile
 from tests.support.nights import night
 from tests.support.processes import canary
 from tests.support.processes.commands import run_command
@@ -36,18 +36,18 @@ def played() -> Iterator[District]:
 
 def counts(district: District) -> dict[str, int]:
     """How many students of each institution readers see."""
-    query = "SELECT institution, COUNT(*) FROM fleet.students GROUP BY ALL"
-    return dict(rows(district.warehouse / "fleet.duckdb", query))
+    query = "SELECT institution, COUNT(*) FROM run.students GROUP BY ALL"
+    return dict(rows(district.warehouse / "district.duckdb", query))
 
 
 def listed(district: District, columns: str) -> list[tuple[Any, ...]]:
-    return rows(district.warehouse / "fleet.duckdb", f"SELECT {columns} FROM institutions ORDER BY institution")
+    return rows(district.warehouse / "district.duckdb", f"SELECT {columns} FROM institutions ORDER BY institution")
 
 
 def test_readers_get_the_new_file_whole_or_keep_the_old(district: District) -> None:
     built = district.build()
     assert (built.institutions, built.students, built.newest_day, built.left_out) == (2, 7, night(1), {})
-    with duckdb.connect(str(district.warehouse / "fleet.duckdb"), read_only=True) as con:
+    with duckdb.connect(str(district.warehouse / "district.duckdb"), read_only=True) as con:
         district.house(ASH).night(2, students(9))
         assert district.build().students == 12
         assert con.execute("SELECT COUNT(*) FROM students").fetchall() == [(7,)]
@@ -60,7 +60,7 @@ def test_readers_get_the_new_file_whole_or_keep_the_old(district: District) -> N
 def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(building, "PUBLISHED", "nothing.duckdb")
-        with pytest.raises(NothingLandedError, match="fleet sync"):
+        with pytest.raises(NothingLandedError, match="district sync"):
             district.build()
     district.build()
     district.house(ASH).night(2, students(9))
@@ -74,7 +74,7 @@ def test_a_build_that_fails_leaves_the_last_one(district: District, monkeypatch:
             district.build()
     assert counts(district) == {ASH: 4, BIRCH: 3}
     assert district.left_by_builds() == [], "half a file, or rows that would keep an erased student"
-    with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="fleet.duckdb"):
+    with DistrictFile(district.warehouse / "district").building(), pytest.raises(BusyError, match="district.duckdb"):
         district.build()
 
 
@@ -121,7 +121,7 @@ def test_an_institution_that_publishes_meanwhile_is_taken_as_it_was(
 
 
 def test_the_last_night_is_told_without_unregistered_institutions(district: District) -> None:
-    folder = district.warehouse / "fleet" / "state"
+    folder = district.warehouse / "district" / "state"
     district.pause(CEDAR, "holidays")
     last = {"kind": "failed", "at": "2036-11-21T03:00:00+01:00", "day": "2036-11-21", "message": "It is down"}
     (folder / "ash.json").write_text(json.dumps({"format": FORMAT, "last": last}))
@@ -136,7 +136,7 @@ def test_the_last_night_is_told_without_unregistered_institutions(district: Dist
 
 
 @pytest.mark.slow
-def test_an_erased_student_is_in_no_file_of_the_fleet() -> None:
+def test_an_erased_student_is_in_no_file_of_the_district() -> None:
     with new_district([ASH, BIRCH]) as district:
         house = district.house(ASH)
         house.night(1, [*students(4), canary.canary()], classes(1))
@@ -144,12 +144,12 @@ def test_an_erased_student_is_in_no_file_of_the_fleet() -> None:
         district.build()
         house.night(2, [*students(4), canary.canary(registration_date="2025-09-02")])
         district.build()
-        assert len(canary.found(district.warehouse / "published")) == 2, "both versions of the fleet's file"
+        assert len(canary.found(district.warehouse / "published")) == 2, "both versions of the district's file"
         certificate = erase(house)
-        assert certificate.counts["fleet"] == 2
-        assert "versions of fleet.duckdb" in certificate.text
+        assert certificate.counts["district"] == 2
+        assert "versions of district.duckdb" in certificate.text
         assert canary.found(district.warehouse) == {}
-        assert not (district.warehouse / "fleet.duckdb").exists()
+        assert not (district.warehouse / "district.duckdb").exists()
         district.build()
         assert counts(district) == {ASH: 4, BIRCH: 3}
         assert canary.found(district.warehouse) == {}
@@ -161,5 +161,5 @@ def test_the_command_makes_the_file_again_without_the_student(district: District
     district.build()
     done = run_command(*arguments, env=district.environment())
     assert done.returncode == 0, done.stderr
-    assert "Built. fleet.duckdb holds 2 institutions" in done.stdout
+    assert "Built. district.duckdb holds 2 institutions" in done.stdout
     assert counts(district) == {ASH: 3, BIRCH: 3}

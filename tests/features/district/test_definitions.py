@@ -60,7 +60,7 @@ def outcomes(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str], str]:
 
 
 def state(district: District, name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((district.warehouse / "fleet" / "state" / f"{name}.json").read_text())
+    content: dict[str, Any] = json.loads((district.warehouse / "district" / "state" / f"{name}.json").read_text())
     return content
 
 
@@ -191,7 +191,7 @@ def test_each_institution_is_alerted_of_at_its_own_address(district: District, h
 def test_nights_without_dagster_are_recorded_once_a_day_when_all_have_it(
     district: District, job: DistrictJob, today: date
 ) -> None:
-    """By `fleet sync`, and by a person's sync of one institution."""
+    """By `district sync`, and by a person's sync of one institution."""
 
     def look() -> list[Any]:
         record = next(s for s in job.defs.sensors or () if s.name == "record")
@@ -203,7 +203,7 @@ def test_nights_without_dagster_are_recorded_once_a_day_when_all_have_it(
 
     district["birch"].on(faults.refused(401), path="auth", times=1)
     env = district.environment()
-    assert run_command("fleet", "sync", env=env).returncode == 1
+    assert run_command("district", "sync", env=env).returncode == 1
     notes = [e.metadata for e in look() if isinstance(e, dg.AssetObservation)]
     assert {n["institution"].value: n["outcome"].value for n in notes} == {
         "ash": "synced",
@@ -231,7 +231,7 @@ def test_an_outcome_that_was_written_late_is_recorded(district: District, job: D
     cursor, noted = None, list[str]()
     for name, minute in (("birch", 12), ("ash", 10)):
         at = datetime(today.year, today.month, today.day, 2, minute, tzinfo=UTC)
-        nights.record(district.warehouse / "fleet", name, NightOutcome(kind=NightKind.FAILED, at=at, day=today))
+        nights.record(district.warehouse / "district", name, NightOutcome(kind=NightKind.FAILED, at=at, day=today))
         with dg.build_sensor_context(job.instance, cursor, repository_def=job.defs.get_repository_def()) as context:
             tick = record.evaluate_tick(context)
         cursor = tick.cursor

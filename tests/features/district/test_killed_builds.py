@@ -29,7 +29,7 @@ def die(district: District, step: int, *arguments: str) -> bool:
     """Run a command in a process that kills itself before its n-th step; returns whether it came to that."""
     script = (
         f"from tests.support.processes.kills import die_at_step; die_at_step({step})\n"
-        f"from rollbook.cli import app; app({['fleet', *arguments]})"
+        f"from rollbook.cli import app; app({['district', *arguments]})"
     )
     environment = {**district.environment(), "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=ROOT, capture_output=True, check=False)
@@ -47,7 +47,7 @@ def versions(files: list[Path]) -> list[str]:
 def test_a_killed_build_leaves_two_whole_files_perhaps_of_different_age(district: District) -> None:
     for name in (ASH, BIRCH):
         district.house(name).night(2, over={"pseudonymous": True})
-    files = [district.warehouse / name for name in ("fleet.duckdb", "fleet-pseudonymous.duckdb")]
+    files = [district.warehouse / name for name in ("district.duckdb", "district-pseudonymous.duckdb")]
     district.build()
     seen, step, killed = [versions(files)], 0, True
     while killed:

@@ -1,4 +1,4 @@
-"""A whole fleet run is killed at random moments: no warehouse is the worse for it, and nothing is asked for twice."""
+"""A whole district run is killed at random moments: no warehouse is the worse for it, and nothing is asked for twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def district() -> Iterator[District]:
 
 def run(district: District) -> subprocess.Popen[bytes]:
     """A run in a process group of its own."""
-    command, env = [*COMMAND, "fleet", "sync", "--jobs", "3"], {**os.environ, **district.environment()}
+    command, env = [*COMMAND, "district", "sync", "--jobs", "3"], {**os.environ, **district.environment()}
     return subprocess.Popen(
         command, env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -1,4 +1,4 @@
-"""A fleet's nights, with real processes: what goes wrong at one institution costs the others nothing."""
+"""A district's nights, with real processes: what goes wrong at one institution costs the others nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rollbook import settings
-from rollbook.features.district.nights import FleetState, load_state, record, resume
+from rollbook.features.district.nights import DistrictState, load_state, record, resume
 from rollbook.features.district.worker import NightKind, NightOutcome
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
@@ -91,7 +91,7 @@ def test_only_institutions_without_a_sync_are_fetched(nights: Nights) -> None:
 
 
 def test_outcomes_are_the_owners_and_no_file_has_a_key(nights: Nights) -> None:
-    folder = nights.district.warehouse / "fleet" / "state"
+    folder = nights.district.warehouse / "district" / "state"
     assert sorted(p.stem for p in folder.glob("*.json")) == sorted(nights.first)
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -125,9 +125,9 @@ def test_three_nights_of_a_refused_key_pause_an_institution() -> None:
             assert all(r.headers["x-api-key"] != birch.key for r in district.hosts[0].requests[before:])
             assert "Rollbook has paused it now" in hook.texts[-1]
             keys[birch.key] = birch
-            assert resume(district.warehouse / "fleet", "birch") is True
+            assert resume(district.warehouse / "district", "birch") is True
             assert district.night(9)["birch"].kind is NightKind.SYNCED
-            assert load_state(district.warehouse / "fleet", "birch").refused == ()
+            assert load_state(district.warehouse / "district", "birch").refused == ()
 
 
 @pytest.mark.slow
@@ -136,9 +136,9 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         district.write({"ash": {"notify": '{ env = "HOOK" }'}})
         monkeypatch.setenv("HOOK", hook.url)
         district["ash"].on(faults.hang(60), path="students", times=None)
-        fleet = district.fleet(1)
-        fleet.max_seconds = 20
-        outcomes = fleet.sync()
+        run = district.institutions(1)
+        run.max_seconds = 20
+        outcomes = run.sync()
         assert {name: o.kind for name, o in outcomes.items()} == {"ash": NightKind.FAILED, "birch": NightKind.SYNCED}
         assert outcomes["ash"].message.startswith("It was not done in time, and was ended. Nothing is lost")
         assert len(hook.texts) == 1
@@ -146,9 +146,9 @@ def test_a_process_that_is_killed_or_hangs_costs_its_institution_only(monkeypatc
         assert district.night(1)["ash"].kind is NightKind.SYNCED
 
 
-def after(*nights: tuple[int, NightKind, bool]) -> FleetState:
+def after(*nights: tuple[int, NightKind, bool]) -> DistrictState:
     """The state after some nights: the number of each, its outcome, and whether the key was refused."""
-    state = FleetState()
+    state = DistrictState()
     for number, kind, refused in nights:
         later = timedelta(days=number - 1)
         state = state.after(NightOutcome(kind=kind, at=AT + later, day=date(2026, 11, 20) + later, refused=refused))
@@ -175,5 +175,5 @@ def test_only_a_key_refused_on_three_nights_in_a_row_pauses(
 def test_a_damaged_state_is_begun_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     record(tmp_path, "ash", NightOutcome(kind=NightKind.SYNCED, at=AT))
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
-    assert load_state(tmp_path, "ash") == FleetState()
+    assert load_state(tmp_path, "ash") == DistrictState()
     assert "cannot be read (DecodeError); the next night replaces it" in caplog.text

@@ -31,9 +31,9 @@ def district() -> Iterator[District]:
         district["birch"].students = students(20)
         with pytest.raises(Exception, match="would be removed"):
             district.house("birch").night(2)
-        fleet = district.warehouse / "fleet"
+        run = district.warehouse / "district"
         failed = NightOutcome(kind=NightKind.FAILED, at=AT, day=night(2), message="The key.", refused=True, requests=1)
-        record(fleet, "elm", failed)
+        record(run, "elm", failed)
         district.pause("fir", "holidays")
         yield district
 
@@ -41,9 +41,9 @@ def district() -> Iterator[District]:
 @pytest.fixture
 def known(district: District) -> dict[str, InstitutionStatus]:
     with district.in_environment():
-        fleet = district.fleet(2)
-        fleet.now = datetime.combine(night(2), time(12), UTC)
-        return {status.institution: status for status in load_overview(fleet).institutions}
+        run = district.institutions(2)
+        run.now = datetime.combine(night(2), time(12), UTC)
+        return {status.institution: status for status in load_overview(run).institutions}
 
 
 def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
@@ -75,5 +75,5 @@ def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(
             file.touch()
         else:
             duckdb.connect(file).close()  # somebody else's
-        (ash,) = load_overview(copy_of_district.fleet(2, only=["ash"])).institutions
+        (ash,) = load_overview(copy_of_district.institutions(2, only=["ash"])).institutions
     assert (ash.shown, ash.readers_see) == ("late", None)

@@ -126,7 +126,7 @@ def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) ->
         for host in district.hosts:
             host.on(faults.hang(100), path="students", times=1)
         process = subprocess.Popen(
-            [*COMMAND, "fleet", "sync"],
+            [*COMMAND, "district", "sync"],
             env={**os.environ, **district.environment()},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -144,7 +144,7 @@ def test_a_run_that_is_ended_leaves_no_process_behind(number: signal.Signals) ->
             assert process.returncode == 130, printed
             assert printed.strip().endswith("Stopped. The next run continues where this one stopped.")
         assert not list(district.warehouse.glob("*/rollbook.duckdb"))
-        again = subprocess.Popen([*COMMAND, "fleet", "sync"], env={**os.environ, **district.environment()})
+        again = subprocess.Popen([*COMMAND, "district", "sync"], env={**os.environ, **district.environment()})
         assert again.wait(100) == 0
 
 

@@ -1,4 +1,4 @@
-"""The fleet's file without names: the institutions' own pseudonymous files side by side, and nothing that names anybody."""
+"""The district's file without names: the institutions' own pseudonymous files side by side, and nothing that names anybody."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import NothingLandedError
-from rollbook.features.district import views as fleet_views
+from rollbook.features.district import views as district_views
 from rollbook.features.district.build import MAKES_NONE, Built
 from rollbook.features.pseudonymous.contents import RELEASE
 from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
@@ -64,7 +64,7 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
         (CEDAR, None, MAKES_NONE),
     ]
     version = "SELECT id, published_at FROM spans.version"
-    assert rows(district, version) == reading.rows(district.warehouse / "fleet.duckdb", version)
+    assert rows(district, version) == reading.rows(district.warehouse / "district.duckdb", version)
 
     # Nothing names anybody, in the file or in what it was made of; each code is its own institution's.
     assert secrets.in_bytes(file_of(district)) == set()
@@ -78,12 +78,12 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
         assert codes_of_name == set(codes(district, name).values())
     assert not set(codes(district, ASH).values()) & set(codes(district, BIRCH).values())
 
-    # Others may read it, and nothing else of the fleet.
+    # Others may read it, and nothing else of the district.
     assert stat.S_IMODE(file_of(district).stat().st_mode) == 0o444
-    assert reached(district.warehouse) == {"fleet-pseudonymous.duckdb", "pseudonymous"}
+    assert reached(district.warehouse) == {"district-pseudonymous.duckdb", "pseudonymous"}
 
     # An erased student is gone from both at once, and stays away.
-    assert erase(district.house(ASH)).counts["fleet"] == 4  # both files, of two builds
+    assert erase(district.house(ASH)).counts["district"] == 4  # both files, of two builds
     assert not file_of(district).exists()
     assert not (district.warehouse / "pseudonymous").exists()
     assert district.build().pseudonymous == Built(2, 14, night(2), {CEDAR: MAKES_NONE})
@@ -97,13 +97,13 @@ def test_queries_without_names_cover_all_institutions_with_such_a_file(district:
 @pytest.mark.timeout(300)
 def test_each_table_and_view_equals_the_institutions_pseudonymous_files(district: District) -> None:
     compared = 0
-    tables = [f"{r.schema}.{r.name}" for r in fleet_views.tables((RELEASE,))]
+    tables = [f"{r.schema}.{r.name}" for r in district_views.tables((RELEASE,))]
     with duckdb.connect() as con:
-        con.execute(f"ATTACH '{file_of(district)}' AS fleet (READ_ONLY)")
+        con.execute(f"ATTACH '{file_of(district)}' AS district (READ_ONLY)")
         for name in (ASH, BIRCH):
             con.execute(f"ATTACH '{district.warehouse / name / 'rollbook-pseudonymous.duckdb'}' AS own (READ_ONLY)")
-            for table in (*tables, *(f"main.{v.name}" for v in fleet_views.views())):
-                here = con.sql(f"SELECT * EXCLUDE (institution) FROM fleet.{table} WHERE institution = '{name}'")
+            for table in (*tables, *(f"main.{v.name}" for v in district_views.views())):
+                here = con.sql(f"SELECT * EXCLUDE (institution) FROM district.{table} WHERE institution = '{name}'")
                 own = con.sql(f"FROM own.{table}")
                 assert (here.columns, here.types) == (own.columns, own.types)
                 rows = own.fetchall()
@@ -119,7 +119,7 @@ def test_rollups_without_names_count_no_change_of_a_name(district: District) -> 
     changed = (
         f"SELECT changed_fields FROM institutions_daily WHERE institution = 'ash' AND snapshot_date = '{night(2)}'"
     )
-    assert (rows(district, changed), reading.rows(district.warehouse / "fleet.duckdb", changed)) == ([(2,)], [(10,)])
+    assert (rows(district, changed), reading.rows(district.warehouse / "district.duckdb", changed)) == ([(2,)], [(10,)])
     assert rows(district, f"SELECT changed_fields FROM institutions_weekly WHERE institution = '{ASH}'") == [(2,)]
 
 
@@ -131,12 +131,12 @@ def test_reasons_of_failures_and_pauses_stay_out_of_the_file_without_names(
     district: District, secrets: Secrets
 ) -> None:
     district.pause(BIRCH, "until Zaphod is back")
-    folder = district.warehouse / "fleet" / "state"
+    folder = district.warehouse / "district" / "state"
     last = {"kind": "failed", "at": "2026-11-21T03:00:00Z", "message": f"student {ident(3)} is odd"}
     (folder / "ash.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     district.build()
     named = reading.rows(
-        district.warehouse / "fleet.duckdb", "SELECT description, paused FROM institutions ORDER BY institution"
+        district.warehouse / "district.duckdb", "SELECT description, paused FROM institutions ORDER BY institution"
     )
     assert named[:2] == [(f"student {ident(3)} is odd", None), (None, "until Zaphod is back")]
     assert rows(district, "SELECT DISTINCT description, paused FROM institutions") == [(None, None)]
@@ -167,10 +167,10 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
         assert house.rollbook().listener(Pseudonymous).rotate(house.now) == 6
     assert not file_of(district).exists(), "nobody keeps the old ones"
     assert not (district.warehouse / "pseudonymous").exists()
-    assert (district.warehouse / "fleet.duckdb").exists()
+    assert (district.warehouse / "district.duckdb").exists()
     district.build()
     printed = run("--institution", BIRCH, "codes", "rotate", "--yes")
-    assert "Built. fleet-pseudonymous.duckdb holds 2 institutions" in printed
+    assert "Built. district-pseudonymous.duckdb holds 2 institutions" in printed
     now = {name: codes(district, name) for name in (ASH, BIRCH)}
     assert now[ASH] == before[ASH]
     assert not set(now[BIRCH].values()) & set(before[BIRCH].values())
@@ -186,15 +186,15 @@ def test_new_codes_at_one_institution_are_in_it_at_once(district: District) -> N
 def test_it_is_asked_with_an_option_and_the_log_says_so(district: District, tmp_path: Path) -> None:
     file_of(district).unlink()
     with pytest.raises(NothingLandedError, match="set ROLLBOOK_PSEUDONYMOUS=1 for an institution"):
-        run("fleet", "sql", "--pseudonymous", "FROM students")
-    assert "Not included, for lack of a pseudonymous file: cedar." in run("fleet", "build")
-    answer = run("fleet", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
+        run("district", "sql", "--pseudonymous", "FROM students")
+    assert "Not included, for lack of a pseudonymous file: cedar." in run("district", "build")
+    answer = run("district", "sql", "--pseudonymous", "SELECT COUNT(*), COUNT(name) FROM students")
     assert "15" in answer
     target = tmp_path / "roster.csv"
-    assert "Wrote" in run("fleet", "export", "--pseudonymous", "roster", "--out", str(target))
+    assert "Wrote" in run("district", "export", "--pseudonymous", "roster", "--out", str(target))
     assert "Zaphod" not in target.read_text("utf-8-sig")
-    assert "Zaphod" in run("fleet", "sql", "FROM roster")
-    kinds = [entry.kind for entry in access.entries(district.warehouse / "fleet")[0]]
+    assert "Zaphod" in run("district", "sql", "FROM roster")
+    kinds = [entry.kind for entry in access.entries(district.warehouse / "district")[0]]
     assert kinds == ["sql --pseudonymous", "export --pseudonymous", "sql"]
 
 
@@ -236,12 +236,12 @@ def test_its_mode_is_what_all_of_them_let(district: District) -> None:
 @pytest.mark.slow
 def test_an_institution_with_a_damaged_file_waits_for_its_next_sync(district: District) -> None:
     (district.warehouse / BIRCH / "rollbook-pseudonymous.duckdb").resolve().write_bytes(b"")
-    printed = run("fleet", "build", exits=1)
+    printed = run("district", "build", exits=1)
     assert "birch was left out: its file is damaged" in printed
     assert counts(district) == {ASH: 9}
-    assert reading.rows(district.warehouse / "fleet.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
+    assert reading.rows(district.warehouse / "district.duckdb", "SELECT COUNT(*) FROM students") == [(18,)]
     write(district, BIRCH)
-    run("fleet", "build")
+    run("district", "build")
     assert counts(district) == {ASH: 9, BIRCH: 6}
 
 
@@ -256,10 +256,10 @@ def test_a_failed_build_leaves_the_last_file_and_makes_the_other(
 
     with monkeypatch.context() as patch:
         patch.setattr("rollbook.features.pseudonymous.contents.comment", refused)
-        printed = run("fleet", "build", exits=1)
-    assert "fleet-pseudonymous.duckdb was not built" in printed
+        printed = run("district", "build", exits=1)
+    assert "district-pseudonymous.duckdb was not built" in printed
     assert "Zaphod" not in printed
-    assert version(file_of(district)) == first != version(district.warehouse / "fleet.duckdb")
+    assert version(file_of(district)) == first != version(district.warehouse / "district.duckdb")
     assert district.left_by_builds() == []
     district.build()
-    assert version(file_of(district)) == version(district.warehouse / "fleet.duckdb")
+    assert version(file_of(district)) == version(district.warehouse / "district.duckdb")

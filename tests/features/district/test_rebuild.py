@@ -17,7 +17,7 @@ from rollbook.features.district.tasks import OTHER_DAYS
 from rollbook.features.district.views import shared
 from rollbook.opened import Rollbook
 from rollbook.settings import DUCKDB, SAIL
-from rollbook.store.district import FleetFile
+from rollbook.store.district import DistrictFile
 from tests.support.nights import night
 from tests.support.reading import rows
 from tests.support.tiers import weekly
@@ -37,12 +37,12 @@ def district() -> Iterator[District]:
 def verify(
     district: District, engine: str = DUCKDB, *only: str
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
-    return building.compare_histories(district.warehouse / "fleet", district.known, engine, only)
+    return building.compare_histories(district.warehouse / "district", district.known, engine, only)
 
 
 def rebuild(district: District, engine: str = DUCKDB, *only: str) -> dict[str, str]:
     """The result of a rebuild for each institution: nothing, or why it was not done."""
-    done = building.rebuild(district.warehouse / "fleet", district.known, engine, only)
+    done = building.rebuild(district.warehouse / "district", district.known, engine, only)
     return {name: rebuilt.error for name, rebuilt in done}
 
 
@@ -131,7 +131,10 @@ def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
 
 
 def test_one_at_a_time_and_only_known_names(district: District) -> None:
-    with FleetFile(district.warehouse / "fleet").building(), pytest.raises(BusyError, match="wait until it is done"):
+    with (
+        DistrictFile(district.warehouse / "district").building(),
+        pytest.raises(BusyError, match="wait until it is done"),
+    ):
         verify(district)
     with pytest.raises(SettingError, match="no such institution; did you mean ash"):
         rebuild(district, DUCKDB, "ashh")

@@ -48,16 +48,16 @@ def contents(file: Path) -> dict[str, Counter[str]]:
 
 def test_a_districts_file_is_the_same(district: District, engine: str) -> None:
     built = district.build()
-    here = contents(district.warehouse / "fleet.duckdb")
+    here = contents(district.warehouse / "district.duckdb")
     assert sum(map(len, here.values())) > 1000, "the test compares nothing"
-    by_tasks = building.build(district.warehouse / "fleet", district.known, engine=engine)
+    by_tasks = building.build(district.warehouse / "district", district.known, engine=engine)
     assert (by_tasks.institutions, by_tasks.students, by_tasks.left_out) == (3, built.students, {})
-    assert contents(district.warehouse / "fleet.duckdb") == here
+    assert contents(district.warehouse / "district.duckdb") == here
     assert district.left_by_builds() == [], "pupils' records are left"
 
 
 def test_the_histories_are_those_that_each_institution_has(district: District, engine: str) -> None:
-    compared, *others = building.compare_histories(district.warehouse / "fleet", district.known, engine)
+    compared, *others = building.compare_histories(district.warehouse / "district", district.known, engine)
     assert (set(compared), others) == (set(SYNCED), [[], {}])
 
 

@@ -39,9 +39,9 @@ def district(hook: Webhook) -> Iterator[District]:
 
 
 def watched(district: District, number: int, at: time) -> dict[str, datetime]:
-    fleet = district.fleet(number)
-    fleet.now = datetime.combine(night(number), at, UTC)
-    return fleet.watch()
+    run = district.institutions(number)
+    run.now = datetime.combine(night(number), at, UTC)
+    return run.watch()
 
 
 def alerts_of_both(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, Alerts]:

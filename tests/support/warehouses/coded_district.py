@@ -1,4 +1,4 @@
-"""A district of three schools, two of which make pseudonymous files, and what readers of the fleet's see."""
+"""A district of three schools, two of which make pseudonymous files, and what readers of the district's see."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def coded_district(secrets: Secrets) -> Iterator[District]:
 
 def file_of(district: District) -> Path:
     """The file under test."""
-    return district.warehouse / "fleet-pseudonymous.duckdb"
+    return district.warehouse / "district-pseudonymous.duckdb"
 
 
 def rows(district: District, query: str) -> list[tuple[Any, ...]]:
@@ -60,7 +60,7 @@ def codes(district: District, name: str) -> dict[int, int]:
 
 def counts(district: District) -> dict[str, int]:
     """How many students of each institution readers see."""
-    return dict(rows(district, 'SELECT institution, COUNT(*) FROM "fleet-pseudonymous".students GROUP BY ALL'))
+    return dict(rows(district, 'SELECT institution, COUNT(*) FROM "district-pseudonymous".students GROUP BY ALL'))
 
 
 def run(*arguments: str, exits: int = 0) -> str:

@@ -5,7 +5,7 @@ school (`district["ash"].on(...)`) or to all of a host, and see how many request
 
     with new_district(["ash", "birch"], ["cedar"]) as district:  # ash and birch share a host
         district["ash"].students = students(30)
-        run_command("fleet", "sync", env=district.environment())
+        run_command("district", "sync", env=district.environment())
         district.house("ash").tables()
 """
 
@@ -26,7 +26,7 @@ import pytest
 
 from rollbook import sandbox, settings
 from rollbook.features.district.build import Built, build
-from rollbook.features.district.nights import Fleet, pause
+from rollbook.features.district.nights import Institutions, pause
 from rollbook.features.district.worker import NightOutcome
 from rollbook.institutions import Registry
 from tests.support.nights import House, folder, night
@@ -110,8 +110,8 @@ class District:
         self.registry.write_text("\n".join(lines) + "\n")
 
     def pause(self, name: str, reason: str) -> None:
-        """Pause an institution, as `rollbook fleet pause` does."""
-        pause(self.warehouse / settings.FLEET, name, reason)
+        """Pause an institution, as `rollbook district pause` does."""
+        pause(self.warehouse / settings.DISTRICT, name, reason)
 
     def rename(self, was: str, now: str) -> None:
         """Give an institution another name in the registry."""
@@ -157,14 +157,14 @@ class District:
     def night(
         self, number: int, *, only: Sequence[str] = (), jobs: int = 2, **arguments: Any
     ) -> dict[str, NightOutcome]:
-        """The fleet's run of a night, counted from 1, at a quarter past two."""
-        return self.fleet(number, only=only, jobs=jobs).sync(**arguments)
+        """The district's run of a night, counted from 1, at a quarter past two."""
+        return self.institutions(number, only=only, jobs=jobs).sync(**arguments)
 
-    def fleet(self, number: int, *, only: Sequence[str] = (), jobs: int = 2) -> Fleet:
+    def institutions(self, number: int, *, only: Sequence[str] = (), jobs: int = 2) -> Institutions:
         """All institutions on a night, or some."""
         now = datetime.combine(night(number), time(2, 15), UTC)
         self.play(now)
-        return Fleet(self.known, tuple(only), jobs, now)
+        return Institutions(self.known, tuple(only), jobs, now)
 
     @property
     def known(self) -> Registry:
@@ -175,11 +175,11 @@ class District:
 
     def build(self) -> Built:
         """Build the files of all institutions."""
-        return build(self.warehouse / settings.FLEET, self.known)
+        return build(self.warehouse / settings.DISTRICT, self.known)
 
     def left_by_builds(self) -> list[str]:
         """The files in the folder that builds work in, apart from the lock: none once a build has ended."""
-        folder = self.warehouse / "fleet" / "_build"
+        folder = self.warehouse / "district" / "_build"
         return [p.name for p in folder.rglob("*") if p.is_file() and p.name != "lock"]
 
     def files_with_a_key(self) -> list[Path]:

@@ -219,7 +219,7 @@ class Alerts(Listener):
             return None
         text = (
             f"It was due at {night:%H:%M} ({self.settings.timezone}), and no sync has ended since. If the UI shows none"
-            " under way or waiting, check that the machine was on, and that `rollbook serve` runs or `rollbook fleet"
+            " under way or waiting, check that the machine was on, and that `rollbook serve` runs or `rollbook district"
             f" sync` is started each night. To sync now, run `{self.settings.command('sync')}`"
         )
         self.report(Outcome(outcome_id, AlertKind.LATE, night.date(), text))
@@ -350,6 +350,6 @@ def _written(group: Sequence[News]) -> tuple[str, str]:
         text = of_cause[0].message.text if len(of_cause) == 1 else cause
         parts.append(f"{kind.capitalize()}{of}: {listed([news.name for news in of_cause])}\n{text}")
     if (more := len(causes) - MAX_CAUSES) > 0:
-        parts.append(f"And {more:,} more: see `rollbook fleet status`.")
+        parts.append(f"And {more:,} more: see `rollbook district status`.")
     subject = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     return f"Rollbook, {count_of(len(institutions), 'institution')}: {subject}", "\n\n".join(parts)

@@ -1,9 +1,9 @@
 """The institutions of a registry, each with a warehouse of its own.
 
-nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `fleet/state/`; how all
-               stand, for a monitoring system and as a page (`page.html`)
+nights.py      runs over all institutions: processes, alerts, pauses, and the last outcomes, in `district/state/`; how
+               all stand, for a monitoring system and as a page (`page.html`)
 worker.py      a process that does one institution's night after the other
-build.py       builds `fleet.duckdb`, one file with all institutions; rebuilds and compares their histories
+build.py       builds `district.duckdb`, one file with all institutions; rebuilds and compares their histories
 tasks.py       what is done for one institution by itself, here or on another machine
 spark.py       runs that as tasks of Spark or Sail
 """
@@ -34,7 +34,7 @@ class District(Feature):
     needs = ("alerts", "pseudonymous")
 
     def commands(self) -> None:
-        """`rollbook fleet`."""
+        """`rollbook district`."""
         from rollbook.features.district import commands  # noqa: F401 - it adds itself
 
     def listener(self, rollbook: Rollbook) -> Listener | None:
@@ -51,12 +51,12 @@ class District(Feature):
 
         return PersonalData(
             labels={
-                "fleet": "versions of fleet.duckdb and fleet-pseudonymous.duckdb, removed; `rollbook fleet build` makes"
-                " them again without the student"
+                "district": "versions of district.duckdb and district-pseudonymous.duckdb, removed; `rollbook district"
+                " build` makes them again without the student"
             },
             to_do=(
-                "Backups of fleet.duckdb still hold the student: delete them, or let them expire, and note by when. A"
-                " restored fleet.duckdb holds the student until the next `rollbook fleet build`.",
+                "Backups of district.duckdb still hold the student: delete them, or let them expire, and note by when."
+                " A restored district.duckdb holds the student until the next `rollbook district build`.",
             ),
         )
 

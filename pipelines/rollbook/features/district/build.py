@@ -1,9 +1,9 @@
-"""Builds `fleet.duckdb` from the institutions' published files: their tables and views side by side, and the rollups.
-Also computes the institutions' histories again, to publish or compare them.
+"""Builds `district.duckdb` from the institutions' published files: their tables and views side by side, and the
+rollups. Also computes the institutions' histories again, to publish or compare them.
 
-If institutions make pseudonymous files, `fleet-pseudonymous.duckdb` is built from them in the same way. Each file is
+If institutions make pseudonymous files, `district-pseudonymous.duckdb` is built from them in the same way. Each file is
 built in a new place, checked, and published atomically; until then, and after a failure, readers keep the last file.
-The contents are declared in `views.fleet` and `views.pseudonymous`. With an engine, each institution's part is made by
+The contents are declared in `views` and in `pseudonymous.contents`. With an engine, each institution's part is made by
 a task.
 
 Each institution's file is attached while the rows are copied, which keeps that version even if the institution
@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from rollbook.errors import BusyError, DamagedError, NothingLandedError, RollbookError
 from rollbook.features.district import tasks, views
-from rollbook.features.district.nights import Fleet, load_overview
+from rollbook.features.district.nights import Institutions, load_overview
 from rollbook.features.district.views import INSTITUTIONS
 from rollbook.features.pseudonymous import contents
 from rollbook.institutions import Registry
@@ -38,7 +38,7 @@ from rollbook.settings import DUCKDB, load
 from rollbook.source.fetch import utc_now
 from rollbook.store.clean import clean
 from rollbook.store.database import connect, count, literal, machine_errors, names, transaction, translate_errors
-from rollbook.store.district import FleetFile
+from rollbook.store.district import DistrictFile
 from rollbook.store.published import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, target
 from rollbook.store.schema import CHANGES
 from rollbook.store.statements import INSTITUTION
@@ -63,8 +63,8 @@ class Difference:
 class Built:
     """The result of a build: how many institutions and students, up to which day, and which were left out and why.
 
-    `pseudonymous` is the same for fleet-pseudonymous.duckdb. It is None if no institution makes a pseudonymous file, or
-    if it could not be built: `failed` then says why.
+    `pseudonymous` is the same for district-pseudonymous.duckdb. It is None if no institution makes a pseudonymous file,
+    or if it could not be built: `failed` then says why.
     """
 
     institutions: int
@@ -76,27 +76,27 @@ class Built:
 
 
 def build(
-    fleet: Path,
+    district: Path,
     registry: Registry,
     *,
     clock: Callable[[], datetime] = utc_now,
     engine: str = DUCKDB,
 ) -> Built:
-    """Build and publish the files. `fleet` is the fleet's folder, `engine` the name of the engine for the rollups.
+    """Build and publish the files. `district` is its folder, `engine` the name of the engine for the rollups.
 
     An institution whose file cannot be read is left out and named. Raises NothingLandedError when no institution has
     published, BusyError while another build runs, EngineError; readers then keep the last files.
     """
-    file, coded = (FleetFile(fleet, pseudonymous=p) for p in (False, True))
+    file, coded = (DistrictFile(district, pseudonymous=p) for p in (False, True))
     version, at = uuid4().hex, clock().replace(tzinfo=None)  # of both files
-    with machine_errors(fleet), file.building():
+    with machine_errors(district), file.building():
         try:
             built = _make(file, registry, engine, version, at)
             if not any(os.path.lexists(file.root / name / PSEUDONYMOUS) for name in registry.institutions):
                 coded.versions.clear()  # the copy would never be updated
                 return built
             try:
-                with machine_errors(fleet):
+                with machine_errors(district):
                     return replace(built, pseudonymous=_make(coded, registry, engine, version, at))
             except (RollbookError, OSError, duckdb.Error) as error:  # DuckDB's own message may quote a value
                 return replace(built, failed=getattr(error, "message", type(error).__name__))
@@ -111,7 +111,7 @@ def relations(*, pseudonymous: bool) -> tuple[Relation, ...]:
 
 
 def gather(
-    con: duckdb.DuckDBPyConnection, file: FleetFile, institutions: Iterable[str], engine: str
+    con: duckdb.DuckDBPyConnection, file: DistrictFile, institutions: Iterable[str], engine: str
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Fill the tables of the open next file, in the order of the names; returns whose rows were copied, and what its
     file says of itself (times are UTC), and why others were left out. Institutions without a published file are in
@@ -144,7 +144,7 @@ def gather(
     return given, left_out
 
 
-def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: datetime) -> Built:
+def _make(file: DistrictFile, registry: Registry, engine: str, version: str, at: datetime) -> Built:
     """Build the next version, and publish it: readable for whom every institution's own file is readable."""
     file.sweep()
     with connect(file.next, scratch=file.scratch) as con:
@@ -153,7 +153,7 @@ def _make(file: FleetFile, registry: Registry, engine: str, version: str, at: da
         given, left_out = gather(con, file, registry.institutions, engine)
         if not given:
             raise NothingLandedError(
-                "No institution has published anything that could be combined: run `rollbook fleet sync` first"
+                "No institution has published anything that could be combined: run `rollbook district sync` first"
             )
         newest = max((own["newest_day"] for own in given.values() if own["newest_day"]), default=None)
         columns = contents.shown(INSTITUTIONS) if file.is_pseudonymous else INSTITUTIONS.columns
@@ -181,7 +181,7 @@ def _described(
 ) -> list[dict[str, Any]]:
     """The rows of the table `institutions`."""
     rows = []
-    for status in sorted(load_overview(Fleet(registry)).institutions, key=lambda s: s.institution):
+    for status in sorted(load_overview(Institutions(registry)).institutions, key=lambda s: s.institution):
         own, last = given.get(status.institution, {}), status.last
         rows.append(
             {
@@ -199,7 +199,7 @@ def _described(
     return rows
 
 
-def _parts(file: FleetFile, sources: Mapping[str, Path | None], engine: str) -> dict[str, dict[str, Any]]:
+def _parts(file: DistrictFile, sources: Mapping[str, Path | None], engine: str) -> dict[str, dict[str, Any]]:
     """Make the parts of the institutions as tasks; returns what the file of each says of itself. Whose file cannot be
     read is not in it.
     """
@@ -293,17 +293,17 @@ def _rows(name: str, relation: Relation, *, pseudonymous: bool, is_part: bool) -
 
 
 def compare_histories(
-    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
+    district: Path, registry: Registry, engine: str, only: tuple[str, ...] = ()
 ) -> tuple[tuple[str, ...], list[Difference], dict[str, str]]:
     """Compute the histories again, and compare them with what each institution has published; nothing is changed.
     Returns which institutions were compared, the differences, and why the rest were not compared.
 
-    `fleet` is the fleet's folder, `engine` a name as in `tasks.run`, `only` some institutions' names. Raises
+    `district` is the district's folder, `engine` a name as in `tasks.run`, `only` some institutions' names. Raises
     SettingError for an unknown institution, NothingLandedError when there is nothing to compare, BusyError while a
     build runs, and EngineError.
     """
     compared, differing, left_out = [], list[Difference](), dict[str, str]()
-    for name, text in _tasks(fleet, registry, engine, only, tasks.recompute, left_out):
+    for name, text in _tasks(district, registry, engine, only, tasks.recompute, left_out):
         done = msgspec.json.decode(text, type=tasks.Recomputed)
         if done.left_out:
             left_out[name] = done.left_out
@@ -312,12 +312,14 @@ def compare_histories(
             differing += [Difference(name, table, *rows) for table, rows in done.differences.items()]
     if not compared:
         reasons = "".join(f"; {name}: {why}" for name, why in left_out.items())
-        raise NothingLandedError(f"No institution has a lake to compute from{reasons}: run `rollbook fleet sync` first")
+        raise NothingLandedError(
+            f"No institution has a lake to compute from{reasons}: run `rollbook district sync` first"
+        )
     return tuple(compared), differing, left_out
 
 
 def rebuild(
-    fleet: Path, registry: Registry, engine: str, only: tuple[str, ...], *, yes: bool = False
+    district: Path, registry: Registry, engine: str, only: tuple[str, ...], *, yes: bool = False
 ) -> Iterator[tuple[str, tasks.Rebuilt]]:
     """Rebuild each institution from what was landed, and publish it. Yields each name at the end of the rebuild, and
     the error, if any. With `yes`, also what would be held is published.
@@ -325,14 +327,14 @@ def rebuild(
     Raises the errors of `compare_histories`.
     """
     left_out = dict[str, str]()
-    for name, text in _tasks(fleet, registry, engine, only, tasks.rebuild, left_out, yes=yes):
+    for name, text in _tasks(district, registry, engine, only, tasks.rebuild, left_out, yes=yes):
         yield name, msgspec.json.decode(text, type=tasks.Rebuilt)
     for name, why in left_out.items():
         yield name, tasks.Rebuilt(f"It was left out: {why}", RollbookError.exit_code)
 
 
 def _tasks(
-    fleet: Path,
+    district: Path,
     registry: Registry,
     engine: str,
     only: tuple[str, ...],
@@ -341,7 +343,7 @@ def _tasks(
     **more: object,
 ) -> Iterator[tuple[str, str]]:
     """Do `work` for the institutions, and note in `left_out` whose settings are wrong."""
-    file, texts = FleetFile(fleet), dict[str, str]()
+    file, texts = DistrictFile(district), dict[str, str]()
     for name in [registry[name].name for name in only] or registry.institutions:
         try:
             texts[name] = tasks.given(load(institution=name, fetches=False), **more)

@@ -1,4 +1,4 @@
-"""`rollbook fleet`: syncs, checks and manages all institutions of a registry, and queries fleet.duckdb."""
+"""`rollbook district`: syncs, checks and manages all institutions of a registry, and queries district.duckdb."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rollbook.errors import ArgumentError, HeldError, RollbookError, SettingErro
 from rollbook.institutions import FILE, Registry
 from rollbook.reading.formats import Format, check_target
 from rollbook.settings import (
-    FLEET,
+    DISTRICT,
     check_registry,
     check_words,
     common_path,
@@ -26,8 +26,8 @@ from rollbook.settings import (
     registry,
     registry_path,
 )
-from rollbook.store.district import FLEET_BUILD
-from rollbook.store.published import FLEET_FILE, FLEET_PSEUDONYMOUS, check_is_there
+from rollbook.store.district import DISTRICT_BUILD
+from rollbook.store.published import DISTRICT_FILE, DISTRICT_PSEUDONYMOUS, check_is_there
 from rollbook.terminal import (
     LEVELS,
     Panel,
@@ -49,7 +49,7 @@ from rollbook.util.text import count_of, listed
 
 if TYPE_CHECKING:
     from rollbook.features.district.build import Difference
-    from rollbook.features.district.nights import Fleet, FleetStatus
+    from rollbook.features.district.nights import DistrictStatus, Institutions
     from rollbook.features.district.worker import NightOutcome
 
 # Of more institutions, only institutions that need attention are listed.
@@ -63,8 +63,8 @@ MARKS = {
     "never": "[yellow]never[/]",
 }
 
-fleet_app = typer.Typer(help="Work with all institutions of institutions.toml.", no_args_is_help=True)
-app.add_typer(fleet_app, name="fleet", rich_help_panel=Panel.SEVERAL)
+district_app = typer.Typer(help="Work with all institutions of institutions.toml.", no_args_is_help=True)
+app.add_typer(district_app, name="district", rich_help_panel=Panel.SEVERAL)
 
 Only = Annotated[
     str | None, typer.Option("--only", metavar="NAMES", help="Only these institutions, separated by commas.")
@@ -76,7 +76,7 @@ Jobs = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An institution in institutions.toml.")]
 
 
-@fleet_app.command()
+@district_app.command()
 def sync(
     day: Annotated[
         date | None,
@@ -104,16 +104,16 @@ def sync(
     os.environ.update(without_secrets())  # for this process alone: a worker is given those of its institution
     if day is not None and day > (datetime.now(UTC) + timedelta(hours=14)).date():  # the easternmost zone's
         raise ArgumentError(f"{day:%Y-%m-%d} has not begun anywhere: leave out --date to sync today")
-    fleet = open_fleet(only, jobs)
+    district = open_district(only, jobs)
     with stopping_on_signals(130), progress() as show:
-        done, number = count(1), len(fleet.institutions)
-        outcomes = fleet.sync(day, fresh=fresh, done=lambda *_: show("institutions", next(done), number))
+        done, number = count(1), len(district.institutions)
+        outcomes = district.sync(day, fresh=fresh, done=lambda *_: show("institutions", next(done), number))
     _print_outcomes(outcomes)
     counts = Counter(outcome.kind for outcome in outcomes.values())
     raise typer.Exit(1 if counts["failed"] else 3 if counts["held"] else 0)  # type: ignore[index]
 
 
-@fleet_app.command()
+@district_app.command()
 def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object to standard output, and nothing else.")
@@ -126,14 +126,14 @@ def status(
     """
     from rollbook.features.district.nights import load_overview
 
-    status = load_overview(open_fleet(only))
+    status = load_overview(open_district(only))
     if as_json:
         print_json(status)
     else:
         _print_status(status)
 
 
-@fleet_app.command()
+@district_app.command()
 def watch(only: Only = None) -> None:
     """Alert about institutions whose nightly sync is late, and retry undelivered alerts.
 
@@ -141,23 +141,23 @@ def watch(only: Only = None) -> None:
     and for the first good sync afterwards; institutions with the same addresses share a message. Each institution's
     `cron` says when nights are due. Fetches nothing, and always exits 0.
     """
-    late = open_fleet(only).watch()
+    late = open_district(only).watch()
     for name, night in late.items():
         out.print(f"{MARKS['late']}    [bold]{name}[/]  the night of {night:%Y-%m-%d %H:%M} was not synced")
     if not late:
         out.print("No institution is newly late.")
 
 
-@fleet_app.command()
+@district_app.command()
 def check(jobs: Jobs = None, only: Only = None) -> None:
     """Check whether each institution could be synced here and now, and say what to do if not.
 
     Runs the checks of `rollbook --institution NAME doctor` for each, and shows warnings and failures. Writes nothing.
     Exits 0 when all could be synced, with or without warnings, and 1 otherwise.
     """
-    fleet, failed = open_fleet(only, jobs), 0
+    district, failed = open_district(only, jobs), 0
     with stopping_on_signals(130):
-        for name, findings in fleet.check():
+        for name, findings in district.check():
             bad = [f for f in findings if f.level != "ok"]
             failed += any(f.level == "failed" for f in bad)
             for finding in bad:
@@ -167,10 +167,10 @@ def check(jobs: Jobs = None, only: Only = None) -> None:
     if failed:
         err.print(f"[bold red]{count_of(failed, 'institution')} could not be synced:[/] see above.")
         raise typer.Exit(1)
-    out.print(f"[bold green]{count_of(len(fleet.institutions), 'institution')} could be synced.[/]")
+    out.print(f"[bold green]{count_of(len(district.institutions), 'institution')} could be synced.[/]")
 
 
-@fleet_app.command()
+@district_app.command()
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name here and its folder's, such as linden-vale.")],
     base_url: Annotated[str, typer.Option(metavar="URL", help="The address of its records service, before /svcapi.")],
@@ -191,11 +191,12 @@ def add(
         raise ArgumentError(f"{path.name} already has an institution {name}: edit its settings there")
     institutions.add(path, name, values, lambda aside: check_registry(aside, path.name, name))
     out.print(
-        f"[bold green]Added[/] {name} to {safe(str(path))}. To check its settings: rollbook fleet check --only {name}"
+        f"[bold green]Added[/] {name} to {safe(str(path))}. To check its settings: rollbook district check"
+        f" --only {name}"
     )
 
 
-@fleet_app.command()
+@district_app.command()
 def pause(
     name: Name,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown with the institution.")] = "",
@@ -206,31 +207,33 @@ def pause(
     if not reason.strip():
         raise ArgumentError('Say why: add --reason "...", which is shown with the institution')
     check_words(reason)
-    nights.pause(common_path() / FLEET, fleet_registry()[name].name, reason)
-    out.print(f"[bold yellow]Paused[/] {name}. To go on: rollbook fleet resume {name}")
+    nights.pause(common_path() / DISTRICT, district_registry()[name].name, reason)
+    out.print(f"[bold yellow]Paused[/] {name}. To go on: rollbook district resume {name}")
 
 
-@fleet_app.command()
+@district_app.command()
 def resume(name: Name) -> None:
     """Sync a paused institution again, whether a person or Rollbook paused it."""
     from rollbook.features.district import nights
 
-    if nights.resume(common_path() / FLEET, fleet_registry()[name].name):
-        out.print(f"[bold green]Resumed[/] {name}. To sync it now: rollbook fleet sync --only {name}")
+    if nights.resume(common_path() / DISTRICT, district_registry()[name].name):
+        out.print(f"[bold green]Resumed[/] {name}. To sync it now: rollbook district sync --only {name}")
     else:
         out.print(f"{name} was not paused.")
 
 
-def fleet_registry() -> Registry:
+def district_registry() -> Registry:
     """The registry, with a note if empty. Raises SettingError if there is none."""
     registered = registry()
     if registered is None:
         raise SettingError(
-            f"There is no {FILE} at the root, so there is no fleet: `rollbook fleet add --help` says how to make it;"
-            " for one school, use the command without `fleet`"
+            f"There is no {FILE} at the root, so there is no district: `rollbook district add --help` says how to make"
+            " it; for one school, use the command without `district`"
         )
     if not registered.institutions:
-        err.print(f"[yellow]Note:[/] {registered.path.name} lists no institution yet: see `rollbook fleet add --help`")
+        err.print(
+            f"[yellow]Note:[/] {registered.path.name} lists no institution yet: see `rollbook district add --help`"
+        )
     return registered
 
 
@@ -242,13 +245,13 @@ def names_of(only: str | None) -> tuple[str, ...]:
     return names
 
 
-def open_fleet(only: str | None = None, jobs: int | None = None) -> Fleet:
+def open_district(only: str | None = None, jobs: int | None = None) -> Institutions:
     """The institutions of the registry, or those in --only. Raises SettingError, and ArgumentError as
     `names_of`.
     """
-    from rollbook.features.district.nights import Fleet
+    from rollbook.features.district.nights import Institutions
 
-    return Fleet(fleet_registry(), names_of(only), jobs)
+    return Institutions(district_registry(), names_of(only), jobs)
 
 
 def _print_outcomes(outcomes: Mapping[str, NightOutcome]) -> None:
@@ -273,7 +276,7 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[kind]:,} {kind}" for kind in MARKS if counts.get(kind)) or "none"
 
 
-def _print_status(status: FleetStatus) -> None:
+def _print_status(status: DistrictStatus) -> None:
     shown = [s for s in status.institutions if len(status.institutions) <= LISTED or not s.is_fine]
     rows = []
     for s in shown:
@@ -288,7 +291,7 @@ def _print_status(status: FleetStatus) -> None:
 
 
 Pseudonymous = Annotated[
-    bool, typer.Option("--pseudonymous", help="Query fleet-pseudonymous.duckdb, which has codes instead of names.")
+    bool, typer.Option("--pseudonymous", help="Query district-pseudonymous.duckdb, which has codes instead of names.")
 ]
 
 
@@ -297,23 +300,23 @@ EngineOption = Annotated[
     typer.Option(
         "--engine",
         metavar="E",
-        help="The engine: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_FLEET_ENGINE).",
+        help="The engine: duckdb, sail, or a Spark Connect server, sc://host:port (else ROLLBOOK_DISTRICT_ENGINE).",
         show_default=False,
     ),
 ]
 
 
-@fleet_app.command()
+@district_app.command()
 def build(engine: EngineOption = None) -> None:
-    """Build fleet.duckdb from what all institutions have published: the same tables and views, side by side.
+    """Build district.duckdb from what all institutions have published: the same tables and views, side by side.
 
     The first column of each row is the institution. An institution whose last night was held or failed is included with
     the last published data; see the table `institutions`. If institutions make pseudonymous files, also builds
-    fleet-pseudonymous.duckdb. With an engine, each institution's part is made by a task. Readers keep the last file
+    district-pseudonymous.duckdb. With an engine, each institution's part is made by a task. Readers keep the last file
     until the new file is complete. Nothing is fetched. Exits 1 when an institution had to be left out, and says which
     and why.
     """
-    if not _build(fleet_registry(), engine):
+    if not _build(district_registry(), engine):
         raise typer.Exit(RollbookError.exit_code)
 
 
@@ -324,20 +327,22 @@ def build_again() -> None:
         if registered is not None:
             _build(registered)
     except RollbookError as error:
-        err.print(f"[yellow]Warning:[/] {FLEET_FILE} was not built again: {safe(error.message)}")
+        err.print(f"[yellow]Warning:[/] {DISTRICT_FILE} was not built again: {safe(error.message)}")
 
 
-@fleet_app.command()
+@district_app.command()
 def sql(
     query: Annotated[str, typer.Argument(help="A view, a table or a query; - reads it from standard input.")],
     rows: Annotated[int, typer.Option(min=1, max=10**6, help="How many rows to show at most.")] = 50,
     pseudonymous: Pseudonymous = False,
 ) -> None:
-    """Run one SQL query on fleet.duckdb and print the result as a table. It only reads."""
-    show_answer(fleet_folder(), _file(pseudonymous), query, rows, kind="sql --pseudonymous" if pseudonymous else "sql")
+    """Run one SQL query on district.duckdb and print the result as a table. It only reads."""
+    show_answer(
+        district_folder(), _file(pseudonymous), query, rows, kind="sql --pseudonymous" if pseudonymous else "sql"
+    )
 
 
-@fleet_app.command()
+@district_app.command()
 def export(
     question: Annotated[str, typer.Argument(help="A view or table (roster, institutions_daily), or a query in SQL.")],
     target: Annotated[
@@ -349,23 +354,29 @@ def export(
     ] = None,
     pseudonymous: Pseudonymous = False,
 ) -> None:
-    """Write a view, a table or a query's result from fleet.duckdb to a file: CSV, Excel or Parquet.
+    """Write a view, a table or a query's result from district.duckdb to a file: CSV, Excel or Parquet.
 
     The file may hold pupils' records of all institutions and is readable by the owner only. An erasure does not find
     this file: delete it after use.
     """
-    file, within = _file(pseudonymous), files.folder(fleet_folder() / FLEET_BUILD)
+    file, within = _file(pseudonymous), files.folder(district_folder() / DISTRICT_BUILD)
     write_export(
-        fleet_folder(), file, question, target, form, within, kind="export --pseudonymous" if pseudonymous else "export"
+        district_folder(),
+        file,
+        question,
+        target,
+        form,
+        within,
+        kind="export --pseudonymous" if pseudonymous else "export",
     )
 
 
-@fleet_app.command()
+@district_app.command()
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     browser: Browser = True,
 ) -> None:
-    """Show all institutions, and any table of fleet.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
+    """Show all institutions, and any table of district.duckdb, in the browser, until Ctrl-C or SIGTERM. It only reads.
 
     For one institution's classes and students, run rollbook --institution NAME explore.
     """
@@ -378,11 +389,13 @@ def explore(
     show_app(port, browser=browser)
 
 
-@fleet_app.command()
+@district_app.command()
 def report(
     target: Annotated[
         Path | None,
-        typer.Option("--out", metavar="F", help="The file to write; by default fleet-report.html beside fleet.duckdb."),
+        typer.Option(
+            "--out", metavar="F", help="The file to write; by default district-report.html beside district.duckdb."
+        ),
     ] = None,
 ) -> None:
     """Write a page about all institutions: which are up to date, which are not, and where the contract drifts.
@@ -393,7 +406,7 @@ def report(
 
     out_file = (target or for_all().common_path / nights.PAGE).expanduser()
     check_target(out_file)
-    out.print(nights.write_page(open_fleet(), out_file))
+    out.print(nights.write_page(open_district(), out_file))
     out.print(f"Wrote {safe(str(out_file))}.")
 
 
@@ -402,9 +415,9 @@ def _build(registered: Registry, engine: str | None = None) -> bool:
     from rollbook.features.district.build import MAKES_NONE
     from rollbook.features.district.build import build as build_files
 
-    built = build_files(fleet_folder(), registered, engine=engine or for_all().fleet_engine)
+    built = build_files(district_folder(), registered, engine=engine or for_all().district_engine)
     warnings = []
-    both = {FLEET_FILE: built} | ({FLEET_PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
+    both = {DISTRICT_FILE: built} | ({DISTRICT_PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
     for file, result in both.items():
         out.print(
             f"[bold green]Built.[/] {file} holds {count_of(result.institutions, 'institution')} and"
@@ -414,24 +427,24 @@ def _build(registered: Registry, engine: str | None = None) -> bool:
             out.print(f"Not included, for lack of a pseudonymous file: {safe(listed(none))}.")
         warnings += [f"{name} was left out: {why}" for name, why in result.left_out.items() if name not in none]
     if built.failed:
-        warnings.append(f"{FLEET_PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
+        warnings.append(f"{DISTRICT_PSEUDONYMOUS} was not built: {built.failed}. Its readers keep the last one")
     for warning in warnings:
         err.print(f"[yellow]Warning:[/] {safe(warning.removesuffix('.'))}.")
     return not warnings
 
 
-def fleet_folder() -> Path:
+def district_folder() -> Path:
     """The folder that all institutions share."""
-    return for_all().common_path / FLEET
+    return for_all().common_path / DISTRICT
 
 
 def _file(pseudonymous: bool = False) -> Path:
     """One of the two files. Raises SettingError without a registry."""
-    fleet_registry()
-    return for_all().common_path / (FLEET_PSEUDONYMOUS if pseudonymous else FLEET_FILE)
+    district_registry()
+    return for_all().common_path / (DISTRICT_PSEUDONYMOUS if pseudonymous else DISTRICT_FILE)
 
 
-@fleet_app.command()
+@district_app.command()
 def rebuild(
     engine: EngineOption = None,
     only: Only = None,
@@ -450,7 +463,7 @@ def rebuild(
     """
     from rollbook.features.district import build as building
 
-    arguments = fleet_folder(), fleet_registry(), engine or for_all().fleet_engine, names_of(only)
+    arguments = district_folder(), district_registry(), engine or for_all().district_engine, names_of(only)
     if verify:
         _show(*building.compare_histories(*arguments))
         return
@@ -463,7 +476,7 @@ def rebuild(
             out.print(f"[bold green]Rebuilt[/] {safe(name)}")
     if failed:
         raise typer.Exit(HeldError.exit_code if {*failed} == {HeldError.exit_code} else RollbookError.exit_code)
-    out.print("Run `rollbook fleet build` to update fleet.duckdb.")
+    out.print("Run `rollbook district build` to update district.duckdb.")
 
 
 def _show(names: tuple[str, ...], differences: list[Difference], left_out: dict[str, str]) -> None:
@@ -473,7 +486,7 @@ def _show(names: tuple[str, ...], differences: list[Difference], left_out: dict[
         headings = ("institution", "table", "missing rows", "extra rows")
         rows = [(d.institution, d.table, str(d.lacking), str(d.surplus)) for d in differences]
         out.print(table("The published files differ from the snapshots", headings, rows))
-        out.print("To publish the history of the snapshots: rollbook fleet rebuild --only NAME")
+        out.print("To publish the history of the snapshots: rollbook district rebuild --only NAME")
     else:
         compared = count_of(len(names), "institution")
         out.print(f"[bold green]Equal.[/] The published files of {compared} match the snapshots.")

@@ -32,7 +32,7 @@ from rollbook.defs.work import Options, Outcome, do, mark_as_sync
 from rollbook.errors import ArgumentError, HeldError, NothingLandedError, RollbookError, SettingError
 from rollbook.features.alerts import definitions as alerts
 from rollbook.features.alerts.definitions import watch
-from rollbook.features.district.nights import Fleet, load_state
+from rollbook.features.district.nights import Institutions, load_state
 from rollbook.features.district.worker import NightKind, NightOutcome, failed_night, outcome_of
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Details
@@ -126,10 +126,10 @@ def work(school: School, context: dg.AssetExecutionContext, options: Options, da
         mark_as_sync(context)
         # A run that repeats another one skips institutions that are already synced.
         fresh = options.fresh or (tags.get(SYNC_TAG) == NIGHTLY and ROOT_TAG not in tags)
-        ended = Fleet(registry, names).sync(days[0], fresh=fresh)
+        ended = Institutions(registry, names).sync(days[0], fresh=fresh)
         done = days
     else:
-        ended = dict(Fleet(registry, names).backfill(days[0], days[-1], confirmed=options.confirm))
+        ended = dict(Institutions(registry, names).backfill(days[0], days[-1], confirmed=options.confirm))
         done = sorted({day for outcome in ended.values() for day in outcome.days})
     for name, outcome in ended.items():
         for reason in [*outcome.skipped.values(), *([outcome.message] if outcome.kind is NightKind.SKIPPED else [])]:
@@ -225,8 +225,8 @@ def _bad(ended: Ended) -> Ended:
 
 def unrecorded(school: School, context: dg.SensorEvaluationContext) -> Tick:
     """Return the events of the institutions' last nights without Dagster; a day that all have is materialized."""
-    fleet, instance, key = settings.common_path() / settings.FLEET, context.instance, school.key(*FILE)
-    states = {name: load_state(fleet, name) for name in _registry(school).institutions}
+    district, instance, key = settings.common_path() / settings.DISTRICT, context.instance, school.key(*FILE)
+    states = {name: load_state(district, name) for name in _registry(school).institutions}
     last = {name: state.last for name, state in states.items() if state.last is not None and state.last.day is not None}
     cursor = sha256(repr([(name, str(outcome.at)) for name, outcome in last.items()]).encode()).hexdigest()
     if not last or cursor == context.cursor:
@@ -258,7 +258,7 @@ def watched(school: School, _: dg.DagsterInstance) -> dg.SensorResult:
     names = tuple(registry.institutions)
     turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MAX_CHECKED))
     checked = names[turn * MAX_CHECKED :][:MAX_CHECKED]
-    late = listed([*Fleet(registry, checked).watch(partial(alerts.send, wait=True))]) if checked else ""
+    late = listed([*Institutions(registry, checked).watch(partial(alerts.send, wait=True))]) if checked else ""
     if not late:
         return dg.SensorResult(skip_reason="no institution is newly late")
     failed = checks.results(school, {"": [CheckFinding((FILE, checks.IS_FRESH), late)]})

@@ -12,7 +12,7 @@ from rollbook.features.district.worker import failed_night, outcome_of
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.place import Place
 from rollbook.settings import Settings
-from rollbook.store.district import FleetFile
+from rollbook.store.district import DistrictFile
 
 
 class InstitutionsNights(Listener):
@@ -29,8 +29,8 @@ class InstitutionsNights(Listener):
         self.place = place
         self.settings = settings
         self.clock = clock
-        self.folder = place.warehouse.fleet
-        self.files = [FleetFile(self.folder, pseudonymous=p) for p in (False, True)] if self.folder else []
+        self.folder = place.warehouse.district
+        self.files = [DistrictFile(self.folder, pseudonymous=p) for p in (False, True)] if self.folder else []
         self._there = [file.path for file in self.files if file.path.exists()]
 
     @property
@@ -41,7 +41,7 @@ class InstitutionsNights(Listener):
     def erased(self, erased: ErasureUnderWay) -> None:
         """Remove them; counts the versions."""
         if self.files:
-            erased.counts["fleet"] = sum(file.remove() for file in self.files)
+            erased.counts["district"] = sum(file.remove() for file in self.files)
 
     def sync_ended(self, day: date, error: Exception | None) -> None:
         """Count the sync among the institution's nights."""

@@ -1,4 +1,4 @@
-"""A fleet's run: a few workers, which take turns with the institutions.
+"""A district's run: a few workers, which take turns with the institutions.
 
 A worker imports once, since starting Python with all imports costs more than a small school's night. The environment of
 a worker has no key: an institution's own key comes through a pipe, with the task (a night, a backfill or a check), and
@@ -53,7 +53,7 @@ from rollbook.landing.raw import RawStore
 from rollbook.reading.query import run_query
 from rollbook.source.fetch import utc_now
 from rollbook.store.database import machine_errors
-from rollbook.store.district import FLEET_REPORT, FleetFile
+from rollbook.store.district import DISTRICT_REPORT, DistrictFile
 from rollbook.store.statements import statements
 from rollbook.util import files, machine, pages
 from rollbook.util.imports import light_process
@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 sql = statements("rollbook.features.district")
 
 NEVER = "never"
-STATES = "state"  # in the fleet's folder
+STATES = "state"  # in the district's folder
 # A key that was refused on so many nights in a row pauses the institution: a refused key does not recover by itself.
 REFUSED_NIGHTS = 3
 # Jobs at a time, at most: more would only wait for the disk.
@@ -74,7 +74,7 @@ MAX_SECONDS = 6 * 3600.0
 STOP_WITHIN = 20.0
 
 
-class FleetState(formats.Stored, frozen=True, kw_only=True):
+class DistrictState(formats.Stored, frozen=True, kw_only=True):
     """An institution's state between two nights.
 
     `refused` are the last nights in a row on which the key was refused; `paused` is why a person paused the
@@ -85,7 +85,7 @@ class FleetState(formats.Stored, frozen=True, kw_only=True):
     refused: tuple[date, ...] = ()
     paused: str = ""
 
-    def after(self, outcome: NightOutcome) -> FleetState:
+    def after(self, outcome: NightOutcome) -> DistrictState:
         """The state after another night."""
         refused: tuple[date, ...] = ()
         if outcome.refused and outcome.day is not None:
@@ -98,49 +98,51 @@ class FleetState(formats.Stored, frozen=True, kw_only=True):
             return self.paused
         return (
             f"the service refused its key on {REFUSED_NIGHTS} nights in a row, the last of them {self.refused[-1]};"
-            f" when there is another key: rollbook fleet resume {name}"
+            f" when there is another key: rollbook district resume {name}"
         )
 
 
-def last_sync(raw: RawStore, state: FleetState) -> NightOutcome | None:
-    """The last sync: of a fleet's run, unless a sync by Dagster or by hand was decided later."""
+def last_sync(raw: RawStore, state: DistrictState) -> NightOutcome | None:
+    """The last sync: of a district's run, unless a sync by Dagster or by hand was decided later."""
     landed = (manifest for day in raw.days()[-1:] for manifest in raw.manifests(day))
     decided = [outcome_of(manifest) for manifest in landed if manifest.verdict is not None]
     return max([*([state.last] if state.last else []), *decided], key=lambda outcome: outcome.at, default=None)
 
 
-def load_state(fleet: Path, name: str) -> FleetState:
+def load_state(district: Path, name: str) -> DistrictState:
     """An institution's state. A file that cannot be read counts as missing, and is logged."""
-    path = fleet / STATES / f"{name}.json"
+    path = district / STATES / f"{name}.json"
     try:
-        return formats.decode(path.read_bytes(), FleetState, path)
+        return formats.decode(path.read_bytes(), DistrictState, path)
     except FileNotFoundError:
         pass
     except (OSError, msgspec.MsgspecError) as error:
         log.warning("%s cannot be read (%s); the next night replaces it", path, type(error).__name__)
-    return FleetState()
+    return DistrictState()
 
 
-def record(fleet: Path, name: str, outcome: NightOutcome) -> FleetState:
+def record(district: Path, name: str, outcome: NightOutcome) -> DistrictState:
     """Store the outcome of an institution's night; returns the new state. Raises OSError."""
-    return _save(fleet, name, load_state(fleet, name).after(outcome))
+    return _save(district, name, load_state(district, name).after(outcome))
 
 
-def pause(fleet: Path, name: str, reason: str) -> None:
+def pause(district: Path, name: str, reason: str) -> None:
     """Leave an institution out of the nights until somebody resumes the institution."""
-    _save(fleet, name, msgspec.structs.replace(load_state(fleet, name), refused=(), paused=" ".join(reason.split())))
+    _save(
+        district, name, msgspec.structs.replace(load_state(district, name), refused=(), paused=" ".join(reason.split()))
+    )
 
 
-def resume(fleet: Path, name: str) -> bool:
+def resume(district: Path, name: str) -> bool:
     """End a pause that a person or Rollbook began; returns whether the institution was paused."""
-    was_paused = bool(load_state(fleet, name).why_paused(name))
+    was_paused = bool(load_state(district, name).why_paused(name))
     if was_paused:
-        pause(fleet, name, "")
+        pause(district, name, "")
     return was_paused
 
 
-def _save(fleet: Path, name: str, state: FleetState) -> FleetState:
-    files.write(files.folder(fleet / STATES) / f"{name}.json", msgspec.json.encode(state))
+def _save(district: Path, name: str, state: DistrictState) -> DistrictState:
+    files.write(files.folder(district / STATES) / f"{name}.json", msgspec.json.encode(state))
     return state
 
 
@@ -189,7 +191,7 @@ class _Worker:
 
 
 @dataclass
-class Fleet:
+class Institutions:
     """Runs jobs for the institutions of a registry, or for those named by `only`.
 
     `jobs` run at a time (default: two per processor, since an institution computes while another waits for the
@@ -205,7 +207,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self.institutions = {name: self.registry[name] for name in self.only or self.registry.institutions}
-        self.path = settings.common_path() / settings.FLEET
+        self.path = settings.common_path() / settings.DISTRICT
 
     def clock(self) -> datetime:
         """The time of the run (UTC)."""
@@ -222,7 +224,7 @@ class Fleet:
 
         An institution whose day is already synced is not fetched again unless `fresh`; paused institutions are left
         out. `done` is called with each outcome at once. An exception of a signal handler propagates once the processes
-        have ended. Raises MachineError if the fleet's folder cannot be written.
+        have ended. Raises MachineError if the district's folder cannot be written.
         """
         with machine_errors(self.path):
             files.folder(self.path / STATES)
@@ -278,7 +280,7 @@ class Fleet:
             if own is not None:
                 own.report(
                     alerts.Outcome(
-                        f"fleet {uuid4()}", alerts.AlertKind[outcome.kind.name], outcome.day, outcome.message
+                        f"district {uuid4()}", alerts.AlertKind[outcome.kind.name], outcome.day, outcome.message
                     )
                 )
             record(self.path, name, outcome)
@@ -366,7 +368,7 @@ class Fleet:
         message = f"Its process was ended from outside ({how}), perhaps for lack of memory"
         if worker.until <= time.monotonic():
             message = "It was not done in time, and was ended"
-        message += ". Nothing is lost: run `rollbook fleet sync` again."
+        message += ". Nothing is lost: run `rollbook district sync` again."
         return NightOutcome(kind=NightKind.FAILED, at=self.clock(), day=day, message=message)
 
 
@@ -386,11 +388,11 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 # Read from each institution's state and its newest day's manifests, and from no database, so that a thousand take
 # seconds. Also as a page.
 #
-# The page adds figures and where the contract drifts, from `fleet.duckdb` if that file is there. The page names
+# The page adds figures and where the contract drifts, from `district.duckdb` if that file is there. The page names
 # institutions and no pupils; an undeclared field is named only if several records have it, since a single record's may
 # be called anything.
 
-PAGE = FLEET_REPORT
+PAGE = DISTRICT_REPORT
 # A field that so many records have in one sync comes from the service, and does not describe one pupil.
 MIN_RECORDS = 5
 _NO_FIGURES: dict[str, Any] = {"built_at": None, "schools": {}, "figures": (), "drift": (), "refused": ()}
@@ -401,7 +403,7 @@ URGENCY = (NightKind.FAILED, NightKind.HELD, "late", NEVER, NightKind.PAUSED, Ni
 class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One institution. Times are UTC; unknown values are null.
 
-    `last` is the last sync, by a fleet's run or alone; null before the first. `paused` says why the institution is
+    `last` is the last sync, by a district's run or alone; null before the first. `paused` says why the institution is
     paused, and is else empty. `readers_see` is the newest day that was synced, at `synced_at`. `late_by` is the seconds
     since a missed night was due.
     """
@@ -436,34 +438,34 @@ class InstitutionStatus(msgspec.Struct, frozen=True, kw_only=True):
     def why(self) -> str:
         """Says what happened, and what to do."""
         if self.shown == "late" and self.due is not None:
-            return f"the night of {self.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook fleet sync`"
+            return f"the night of {self.due:%Y-%m-%d %H:%M} UTC was not synced: run `rollbook district sync`"
         return self.paused or (self.last.message if self.last else "")
 
 
-class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of `rollbook fleet status`, also as JSON: counts by state, and each institution."""
+class DistrictStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of `rollbook district status`, also as JSON: counts by state, and each institution."""
 
     counts: dict[str, int]
     institutions: tuple[InstitutionStatus, ...]
 
 
-def load_overview(fleet: Fleet) -> FleetStatus:
+def load_overview(district: Institutions) -> DistrictStatus:
     """Read each institution's status. One that cannot be read is shown as failed, with the reason."""
-    statuses = tuple(_look(fleet, name) for name in fleet.institutions)
-    return FleetStatus(counts=dict(Counter(status.shown for status in statuses)), institutions=statuses)
+    statuses = tuple(_look(district, name) for name in district.institutions)
+    return DistrictStatus(counts=dict(Counter(status.shown for status in statuses)), institutions=statuses)
 
 
-def _look(fleet: Fleet, name: str) -> InstitutionStatus:
-    state = load_state(fleet.path, name)
+def _look(district: Institutions, name: str) -> InstitutionStatus:
+    state = load_state(district.path, name)
     status = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
-        rollbook = assemble(settings.load(fetches=False, institution=name), clock=fleet.clock)
+        rollbook = assemble(settings.load(fetches=False, institution=name), clock=district.clock)
         last, good, shown = last_sync(rollbook.raw, state), rollbook.newest(), rollbook.warehouse.shown()
         due, late_by = freshness(rollbook.settings, rollbook.clock(), good, shown)
     except (RollbookError, OSError) as error:
         message = error.message if isinstance(error, RollbookError) else type(error).__name__
         return msgspec.structs.replace(
-            status, last=NightOutcome(kind=NightKind.FAILED, at=fleet.clock(), message=message)
+            status, last=NightOutcome(kind=NightKind.FAILED, at=district.clock(), message=message)
         )
     return msgspec.structs.replace(
         status,
@@ -475,18 +477,18 @@ def _look(fleet: Fleet, name: str) -> InstitutionStatus:
     )
 
 
-def write_page(fleet: Fleet, out: Path) -> str:
+def write_page(district: Institutions, out: Path) -> str:
     """Write the page to a file that only the owner can read; returns the summary in one sentence.
 
-    Raises DamagedError for a fleet.duckdb that cannot be read.
+    Raises DamagedError for a district.duckdb that cannot be read.
     """
-    status = load_overview(fleet)
+    status = load_overview(district)
     others = ", ".join(f"{status.counts[state]:,} {state}" for state in URGENCY[:-1] if status.counts.get(state))
     total = count_of(len(status.institutions), "institution")
     verdict = f"{status.counts.get(NightKind.SYNCED, 0):,} of {total} up to date{'; ' if others else ''}{others}."
-    file = FleetFile(fleet.path).path
+    file = DistrictFile(district.path).path
     page = pages.environment("rollbook.features.district", cell=_cell).get_template("page.html").render(
-        at=fleet.clock(),
+        at=district.clock(),
         verdict=verdict,
         institutions=sorted(status.institutions, key=lambda s: (URGENCY.index(s.shown), s.institution)),
         **(_figures(file) if file.is_file() else _NO_FIGURES),
@@ -496,7 +498,7 @@ def write_page(fleet: Fleet, out: Path) -> str:
 
 
 def _figures(file: Path) -> dict[str, Any]:
-    """The page's figures from fleet.duckdb; `built_at` is when that was built."""
+    """The page's figures from district.duckdb; `built_at` is when that was built."""
     figures = """
         SELECT
             institution, snapshot_date, students, active_classes, average_completion_rate, completion_vs_institutions,

@@ -8,12 +8,14 @@ from starlette.routing import Route
 
 from rollbook import settings
 from rollbook.reading.served import served_page
-from rollbook.store.district import FLEET_REPORT
+from rollbook.store.district import DISTRICT_REPORT
 
 
 def district_page(_request: Request) -> Response:
     """Return the page about all institutions."""
-    return served_page(settings.common_path() / FLEET_REPORT, "page about all institutions", "rollbook fleet report")
+    return served_page(
+        settings.common_path() / DISTRICT_REPORT, "page about all institutions", "rollbook district report"
+    )
 
 
-ROUTES = [Route(f"/{FLEET_REPORT}", district_page)]
+ROUTES = [Route(f"/{DISTRICT_REPORT}", district_page)]

@@ -1,11 +1,11 @@
-"""The content of `fleet.duckdb`: the tables and views of all institutions, each row with its `institution` in front,
+"""The content of `district.duckdb`: the tables and views of all institutions, each row with its `institution` in front,
 and the rollups.
 
-`fleet-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file (`features.pseudonymous`).
+`district-pseudonymous.duckdb` has the same for the institutions that make a pseudonymous file.
 
     rollups/   figures per institution by day and week, over all institutions, and each compared with the others
 
-`fleet` fills them. A view of an institution's file is a table here, with the rows that the view has there.
+`district` fills them. A view of an institution's file is a table here, with the rows that the view has there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rollbook.views.dictionary import Chapter, Described
 query = statements("rollbook.features.district", "rollups")
 
 # In the order in which they are created: a later one reads earlier ones.
-ROLLUPS = ("institutions_daily", "institutions_weekly", "fleet_daily", "institutions_compared")
+ROLLUPS = ("institutions_daily", "institutions_weekly", "district_daily", "institutions_compared")
 SCHEMAS = ("main", "history", "ops", "spans")
 WHICH = Column(INSTITUTION, "VARCHAR", "Which institution, by its name in institutions.toml.", personal=False)
 # Views that stay with each institution: the sources of measures, and what has a row for each student and day.
@@ -63,12 +63,12 @@ INSTITUTIONS = Relation(
 
 
 def shared() -> tuple[Relation, ...]:
-    """Return the institutions' tables that a fleet's file has; `pages` describes bodies, which stay with each."""
+    """Return the institutions' tables that a district's file has; `pages` describes bodies, which stay with each."""
     return tuple(r for r in schema.declared() if r not in (PAGES, *OF_PUBLISHES))
 
 
 def views() -> tuple[catalog.View, ...]:
-    """Return the institutions' views that a fleet's file has as tables, each with `institution` first."""
+    """Return the institutions' views that a district's file has as tables, each with `institution` first."""
     return tuple(
         replace(v, columns=((INSTITUTION, WHICH.comment), *v.columns), key=(INSTITUTION, *v.key))
         for v in catalog.views()

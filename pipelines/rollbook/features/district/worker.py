@@ -1,4 +1,4 @@
-"""A worker of a fleet's run: a process that does one task after the other, each for one institution.
+"""A worker of a district's run: a process that does one task after the other, each for one institution.
 
 Tasks come over a connection as JSON, each with the secrets of its institution alone, and results go back. The end of
 the connection is the end of the run, also of a run that was killed.

@@ -28,10 +28,10 @@ from rollbook.features.why.provenance import Provenance, key_of, trace
 from rollbook.reading import access
 from rollbook.reading.formats import Format, students_in
 from rollbook.reading.query import export
-from rollbook.settings import FLEET, for_all, is_of_all, place
+from rollbook.settings import DISTRICT, for_all, is_of_all, place
 from rollbook.store.database import connect
-from rollbook.store.district import FLEET_BUILD
-from rollbook.store.published import FLEET_FILE, PUBLISHED, check_is_there
+from rollbook.store.district import DISTRICT_BUILD
+from rollbook.store.published import DISTRICT_FILE, PUBLISHED, check_is_there
 from rollbook.store.schema import check_format
 from rollbook.store.statements import ordering, statements
 from rollbook.store.warehouse import BUILD
@@ -233,22 +233,22 @@ class Book:
         return record
 
 
-class FleetBook(Book):
+class DistrictBook(Book):
     """The file of all institutions, open for one view."""
 
-    made_by = "rollbook fleet build"
+    made_by = "rollbook district build"
     _NAME = "SELECT CONCAT(COUNT(*), ' institution', CASE WHEN COUNT(*) <> 1 THEN 's' END) FROM main.institutions"
 
     def __init__(self) -> None:
         common = for_all().common_path
-        super().__init__(common / FLEET)  # the folder of its access log
-        self.published = common / FLEET_FILE
-        self.within = self.warehouse / FLEET_BUILD
+        super().__init__(common / DISTRICT)  # the folder of its access log
+        self.published = common / DISTRICT_FILE
+        self.within = self.warehouse / DISTRICT_BUILD
 
 
 def new_book() -> Book:
     """The file that the app shows: one school's, or that of all institutions if none is named."""
-    return FleetBook() if is_of_all() else Book()
+    return DistrictBook() if is_of_all() else Book()
 
 
 def is_figure(value: object) -> bool:

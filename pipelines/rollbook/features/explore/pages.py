@@ -312,7 +312,7 @@ def institutions(book: Book, params: QueryParams) -> dict[str, Any]:
     one = f"SELECT {measures} FROM main.institutions_daily WHERE institution = $name {last}"
     trends = {name: book.rows(one, name=name) for name in chosen[:MAX_DRAWN]}
     if not chosen:
-        trends = {"": book.rows(f"SELECT {measures} FROM main.fleet_daily {last}")}
+        trends = {"": book.rows(f"SELECT {measures} FROM main.district_daily {last}")}
     return {
         "title": "All institutions",
         "chosen": chosen,

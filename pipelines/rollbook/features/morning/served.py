@@ -11,7 +11,7 @@ from rollbook.errors import RollbookError
 from rollbook.features.morning.page import FILE
 from rollbook.institutions import Registry
 from rollbook.reading.served import served_page
-from rollbook.store.district import FLEET_REPORT
+from rollbook.store.district import DISTRICT_REPORT
 
 LIST_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 LIST_OF_PAGES = """<!doctype html>
@@ -48,9 +48,9 @@ def _list_of_pages(registry: Registry) -> str:
     common, pages = settings.common_path(), {name: f"report/{name}.html" for name in registry.institutions}
     there = [name for name in pages if (common / name / FILE).is_file()]
     together = (
-        f'<a href="{FLEET_REPORT}">All institutions</a>'
-        if (common / FLEET_REPORT).is_file()
-        else "<code>rollbook fleet report</code> writes a page about all institutions."
+        f'<a href="{DISTRICT_REPORT}">All institutions</a>'
+        if (common / DISTRICT_REPORT).is_file()
+        else "<code>rollbook district report</code> writes a page about all institutions."
     )
     rows = [f'<li><a href="{pages[name]}">{name}</a></li>' if name in there else f"<li>{name}</li>" for name in pages]
     return LIST_OF_PAGES.format(rows="\n".join(rows), together=together)

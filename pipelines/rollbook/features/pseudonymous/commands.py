@@ -56,7 +56,7 @@ def rotate(
 ) -> None:
     """Begin a new release: give every student a new code, and rewrite the pseudonymous file.
 
-    Also rewrites fleet-pseudonymous.duckdb, if the school is in that file.
+    Also rewrites district-pseudonymous.duckdb, if the school is in that file.
 
     Takes effect at once. The old codes stop working: tables that analysts saved with old codes cannot be joined with
     the new file, and `rollbook codes find` no longer knows old codes.

@@ -1,7 +1,7 @@
-"""The omissions of the pseudonymous files of a school or a fleet: which tables are empty, which columns are NULL, and
-the comments that say so.
+"""The omissions of the pseudonymous files of a school or a district: which tables are empty, which columns are NULL,
+and the comments that say so.
 
-`privacy` and `fleet` make the files.
+`privacy` and `district` make the files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LEFT_OUT, EMPTY = "Left out of this file: always NULL.", "Left out of this file:
 RELEASE = Relation(
     "ops",
     "release",
-    "One row, in a fleet one per institution: which version of the published file this was made from, and which release"
-    " of codes it uses.",
+    "One row, in a district one per institution: which version of the published file this was made from, and which"
+    " release of codes it uses.",
     (
         Column(
             "version",

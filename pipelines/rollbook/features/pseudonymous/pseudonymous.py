@@ -37,7 +37,7 @@ from rollbook.rights.subject import INTERNAL, Section, section
 from rollbook.store import schema
 from rollbook.store.clean import clean
 from rollbook.store.database import connect, each, literal, transaction
-from rollbook.store.district import WAIT_FOR_BUILD, FleetFile
+from rollbook.store.district import WAIT_FOR_BUILD, DistrictFile
 from rollbook.store.published import PSEUDONYMOUS, remove
 from rollbook.store.schema import CHANGE_KEYS, CHANGES
 from rollbook.store.statements import statements
@@ -192,11 +192,11 @@ class Pseudonymous(Listener):
     def rotate(self, at: datetime) -> int:
         """Begin a new release of codes and, if wanted, replace the file; returns the number of codes.
 
-        The fleet's file with the previous codes is removed, until the next build. Raises RollbookError,
+        The district's file with the previous codes is removed, until the next build. Raises RollbookError,
         such as BusyError when a running build does not end; the previous release is then still used everywhere.
         """
-        fleet = FleetFile(self.warehouse.fleet, pseudonymous=True) if self.warehouse.fleet else None
-        with fleet.building(timeout=WAIT_FOR_BUILD) if fleet else nullcontext():
+        district = DistrictFile(self.warehouse.district, pseudonymous=True) if self.warehouse.district else None
+        with district.building(timeout=WAIT_FOR_BUILD) if district else nullcontext():
             release = begin(at)
             if self.wanted and self.warehouse.published_file.is_file():
                 release = self.make(self.warehouse.published_file, at, release)
@@ -204,9 +204,9 @@ class Pseudonymous(Listener):
                 self.versions.retire(leaving=0)
             else:
                 self.codes.save(release)
-            if fleet is not None:
-                fleet.sweep()
-                fleet.versions.clear()
+            if district is not None:
+                district.sweep()
+                district.versions.clear()
         return len(release.codes)
 
     def erased(self, erased: ErasureUnderWay) -> None:

@@ -1,4 +1,4 @@
-"""`rollbook fleet add`: the file keeps what is in it, and is never left half or wrong."""
+"""`rollbook district add`: the file keeps what is in it, and is never left half or wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def add(name: str, url: str = "https://oak.example", **options: str) -> None:
     typed = [part for option, value in options.items() for part in (f"--{option.replace('_', '-')}", value)]
-    CliRunner().invoke(app, ["fleet", "add", name, "--base-url", url, *typed], catch_exceptions=False)
+    CliRunner().invoke(app, ["district", "add", name, "--base-url", url, *typed], catch_exceptions=False)
 
 
 def test_the_first_institution_makes_the_file_with_a_resolved_key_file(
@@ -67,7 +67,7 @@ def test_adding_an_institution_leaves_the_rest_and_a_link_stays(file: Path) -> N
     ("name", "given", "says"),
     [
         ("linden-vale", {"key_env": "K"}, "already has an institution linden-vale"),
-        ("fleet", {"key_env": "K"}, "Rollbook uses this name itself"),
+        ("district", {"key_env": "K"}, "Rollbook uses this name itself"),
         ("../oak", {"key_env": "K"}, "write lower-case letters"),
         ("oak", {}, "Say where the key is"),
         ("oak", {"key_env": "K", "url": "http://a.example"}, "base_url in .oak. of institutions.toml must begin with"),

@@ -1,4 +1,4 @@
-"""`rollbook fleet build`, `sql`, `export` and `report`, as they are typed."""
+"""`rollbook district build`, `sql`, `export` and `report`, as they are typed."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def district() -> Iterator[District]:
 def run(district: District, *arguments: str) -> str:
     """The command in this process; returns what it prints, and raises its errors."""
     with district.in_environment():
-        done = CliRunner().invoke(app, ["fleet", *arguments], env={"COLUMNS": "300"}, catch_exceptions=False)
+        done = CliRunner().invoke(app, ["district", *arguments], env={"COLUMNS": "300"}, catch_exceptions=False)
     if done.exit_code:
         raise SystemExit(done.exit_code)
     return " ".join(done.output.split())
 
 
 def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None:
-    with pytest.raises(NothingLandedError, match="run `rollbook fleet build` first"):
+    with pytest.raises(NothingLandedError, match="run `rollbook district build` first"):
         run(district, "sql", "FROM students")
-    assert "fleet.duckdb holds 2 institutions and 10 students, up to 2026-11-20." in run(district, "build")
+    assert "district.duckdb holds 2 institutions and 10 students, up to 2026-11-20." in run(district, "build")
     answer = run(district, "sql", "SELECT institution, COUNT(*) AS n FROM students GROUP BY ALL ORDER BY ALL")
     assert re.search(r"ash . 7 birch . 3", answer)
     with pytest.raises(RollbookError, match="read-only"):
@@ -55,7 +55,7 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
     assert "Wrote 10 rows" in run(district, "export", "roster", "--out", str(target))
     assert target.read_text("utf-8-sig").splitlines()[0].startswith("institution,class_id")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl"))
+    log = next((district.warehouse / "district" / "private").glob("access-*.jsonl"))
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(e["kind"], e["students"]) for e in entries][-1] == ("export", 10), (
         "the ids are shared, the students are not"
@@ -64,18 +64,18 @@ def test_one_file_is_built_and_asked(district: District, tmp_path: Path) -> None
 
 def test_the_page_says_who_is_current_and_what_drifts(district: District) -> None:
     run(district, "build")
-    state = district.warehouse / "fleet" / "state"
+    state = district.warehouse / "district" / "state"
     state.mkdir(exist_ok=True)
     last = {"kind": "failed", "at": f"{datetime.now(UTC):%FT%TZ}", "message": "It is <down>"}
     (state / "birch.json").write_text(json.dumps({"format": FORMAT, "last": last}))
     printed = run(district, "report")
     assert "0 of 3 institutions up to date; 1 failed, 1 late, 1 never." in printed
-    file = district.warehouse / "fleet-report.html"
+    file = district.warehouse / "district-report.html"
     page = file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     for text in (
         "It is &lt;down&gt;",
-        "was not synced: run `rollbook fleet sync`",
+        "was not synced: run `rollbook district sync`",
         "house",
         "a field of single records",
         "cedar",
@@ -89,7 +89,7 @@ def test_the_page_says_who_is_current_and_what_drifts(district: District) -> Non
 @pytest.mark.slow
 def test_a_build_that_leaves_somebody_out_says_so_and_exits_1(district: District) -> None:
     (district.warehouse / ASH / "rollbook.duckdb").resolve().write_bytes(b"")
-    done = run_command("fleet", "build", env=district.environment())
+    done = run_command("district", "build", env=district.environment())
     assert done.returncode == 1, done.stdout + done.stderr
     assert "ash was left out: its file is damaged" in " ".join(done.stderr.split())
     assert "1 institution and 3 students" in " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""`rollbook fleet` as it is typed; and that no other command runs without an institution where there are many."""
+"""`rollbook district` as it is typed; and that no other command runs without an institution where there are many."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def test_a_command_about_one_institution_asks_which(registry: Path, tmp_path: Pa
 def test_every_command_about_one_institution_is_tried_above() -> None:
     every = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     every = {name.replace("_", "-") for name in every} | {group.name for group in app.registered_groups if group.name}
-    assert every - {"demo", "sandbox", "serve", "open", "fleet", "init"} == {typed.split()[0] for typed in SINGLE}
+    assert every - {"demo", "sandbox", "serve", "open", "district", "init"} == {typed.split()[0] for typed in SINGLE}
 
 
-@pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "fleet --help"])
+@pytest.mark.parametrize("typed", ["--version", "--help", "demo --help", "sandbox --help", "district --help"])
 def test_commands_about_no_institution_run_without_a_name(registry: Path, typed: str) -> None:
     assert CliRunner().invoke(app, typed.split()).exit_code == 0
 
 
 @pytest.mark.parametrize("typed", ["", " , "])
 def test_the_option_only_must_name_somebody(registry: Path, typed: str) -> None:
-    result = CliRunner().invoke(app, ["fleet", "status", "--only", typed])
+    result = CliRunner().invoke(app, ["district", "status", "--only", typed])
     assert isinstance(result.exception, ArgumentError)
     assert str(result.exception).startswith("--only is empty")
 
@@ -91,35 +91,35 @@ def test_an_institutions_status_names_the_commands_with_the_institution(monkeypa
 
 
 def test_a_day_that_has_not_begun_is_refused_once_for_all(registry: Path) -> None:
-    result = CliRunner().invoke(app, ["fleet", "sync", "--date", "2999-01-01"])
+    result = CliRunner().invoke(app, ["district", "sync", "--date", "2999-01-01"])
     assert str(result.exception) == "2999-01-01 has not begun anywhere: leave out --date to sync today"
     assert not (registry.parent / "warehouse").exists()
 
 
 def test_a_paused_institution_is_shown_with_the_reason_until_it_is_resumed(registry: Path) -> None:
     def run(*typed: str) -> str:
-        result = CliRunner().invoke(app, ["fleet", *typed])
+        result = CliRunner().invoke(app, ["district", *typed])
         return f"{result.output}{result.exception or ''}"
 
     assert "Say why: add --reason" in run("pause", "ash", "--reason", " ")
     assert "did you mean birch?" in run("pause", "birh", "--reason", "x")
-    assert "To go on: rollbook fleet resume ash" in run("pause", "ash", "--reason", "key being\nrenewed")
+    assert "To go on: rollbook district resume ash" in run("pause", "ash", "--reason", "key being\nrenewed")
     assert "paused  ash    key being renewed" in run("status")
     assert "Resumed ash." in run("resume", "ash")
     assert "ash was not paused." in run("resume", "ash")
 
 
 @pytest.mark.parametrize("command", ["sync", "build"])
-def test_without_a_registry_a_fleet_command_says_how_to_make_one(tmp_path: Path, command: str) -> None:
+def test_without_a_registry_a_district_command_says_how_to_make_one(tmp_path: Path, command: str) -> None:
     env = {"DAGSTER_HOME": str(dagster_home(tmp_path / "home")), "ROLLBOOK_WAREHOUSE": str(tmp_path / "warehouse")}
-    done = run_command("fleet", command, env=env, cwd=tmp_path)
+    done = run_command("district", command, env=env, cwd=tmp_path)
     assert done.returncode == 2
     assert "There is no institutions.toml" in done.stderr
-    assert "`rollbook fleet add --help` says how to make it" in done.stderr
+    assert "`rollbook district add --help` says how to make it" in done.stderr
     assert not (tmp_path / "warehouse").exists()
 
 
-def test_a_single_school_loads_nothing_of_the_fleet() -> None:
+def test_a_single_school_loads_nothing_of_the_district() -> None:
     code = (
         "import sys, rollbook.cli, rollbook.night, rollbook.settings as s; s.load(fetches=False);"
         "of = [m for m in sys.modules if m.startswith(('rollbook.features.district.', 'multiprocessing.fork'))];"
@@ -135,11 +135,11 @@ def test_a_single_school_loads_nothing_of_the_fleet() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_an_empty_registry_is_a_fleet_of_none(registry: Path) -> None:
+def test_an_empty_registry_is_a_district_of_none(registry: Path) -> None:
     registry.write_text("# none yet\n")
-    with pytest.raises(SettingError, match="lists no institution yet: see `rollbook fleet add --help`"):
+    with pytest.raises(SettingError, match="lists no institution yet: see `rollbook district add --help`"):
         settings.load(fetches=False)
-    for typed in ("fleet sync", "fleet status", "fleet check"):
+    for typed in ("district sync", "district status", "district check"):
         ran = CliRunner().invoke(app, typed.split())
         assert ran.exit_code == 0, (typed, ran.output, ran.exception)
 
@@ -155,7 +155,7 @@ def test_a_night_from_the_command_line(district: District) -> None:
     """All synced; then one held and none failed; then one failed as well."""
 
     def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        done = run_command("fleet", *arguments, env=district.environment() | more)
+        done = run_command("district", *arguments, env=district.environment() | more)
         assert not [key for s in district.schools.values() for key in (s.key,) if key in done.stdout + done.stderr]
         return done
 

@@ -1,4 +1,4 @@
--- The fleet's page: undeclared fields that the services send, the most common first.
+-- The district's page: undeclared fields that the services send, the most common first.
 WITH by_field AS (
     SELECT
         institution, set_name, type,

@@ -1,4 +1,4 @@
-"""`make bench-fleet`: what a district's nights cost on one machine, with one host dead and one slow among the others."""
+"""`make bench-district`: what a district's nights cost on one machine, with one host dead and one slow among the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def registry(hosts: list[str], count: int) -> str:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="make bench-fleet")
+    parser = argparse.ArgumentParser(prog="make bench-district")
     parser.add_argument("--institutions", type=int, default=200)
     parser.add_argument("--students", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), help="institutions at a time")
@@ -55,7 +55,7 @@ def main() -> None:
             "ROLLBOOK_RETRY_SECONDS": "20",
         }
         keys = {f"KEY_{number}": district.key_of(number) for number in range(1, count + 1)}
-        of_fleet = {"ROLLBOOK_WAREHOUSE": f"{folder}/many", "ROLLBOOK_INSTITUTIONS": str(institutions), **keys}
+        of_district = {"ROLLBOOK_WAREHOUSE": f"{folder}/many", "ROLLBOOK_INSTITUTIONS": str(institutions), **keys}
         of_one = {
             "ROLLBOOK_WAREHOUSE": f"{folder}/one",
             "ROLLBOOK_BASE_URL": hosts[0],
@@ -67,14 +67,14 @@ def main() -> None:
             cells = (output.seconds, output.work, output.work / institutions, output.peak_mb)
             table.add_row(what, *(f"{cell:,.2f}" for cell in cells), str(output.exit_code))
 
-        nightly = ("fleet", "sync", "--jobs", str(chosen.jobs), "--date")
+        nightly = ("district", "sync", "--jobs", str(chosen.jobs), "--date")
         add("one school, rollbook sync", 1, of_one, "sync", "--date", str(yesterday))
-        add("fleet sync, first night", count, of_fleet, *nightly, str(yesterday))
+        add("district sync, first night", count, of_district, *nightly, str(yesterday))
         service.ask(today)
-        add("next night", count, of_fleet, *nightly, str(today))
-        add("once more", count, of_fleet, *nightly, str(today))
-        add("fleet status", count, of_fleet, "fleet", "status")
-        add("fleet build", count, of_fleet, "fleet", "build")
+        add("next night", count, of_district, *nightly, str(today))
+        add("once more", count, of_district, *nightly, str(today))
+        add("district status", count, of_district, "district", "status")
+        add("district build", count, of_district, "district", "build")
     out.print(table)
     out.print(machine(), highlight=False)
 

@@ -1,4 +1,4 @@
-"""The pages of `rollbook fleet explore` in a real browser, on a desk and on a phone."""
+"""The pages of `rollbook district explore` in a real browser, on a desk and on a phone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def district() -> Iterator[District]:
 
 @pytest.fixture(scope="module")
 def shown(district: District, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
-    with exploring(district.warehouse, tmp_path_factory.mktemp("fleet"), command=("fleet", "explore")) as running:
+    with exploring(district.warehouse, tmp_path_factory.mktemp("district"), command=("district", "explore")) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from rollbook.features.explore import pages
-from rollbook.features.explore.book import Book, FleetBook, new_book
+from rollbook.features.explore.book import Book, DistrictBook, new_book
 from tests.support.nights import night
 from tests.support.records import classes, students
 from tests.support.warehouses.district import District, new_district
@@ -36,7 +36,7 @@ def district(played: District) -> Iterator[District]:
 
 def test_it_is_opened_where_no_institution_is_named(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
     book = new_book()
-    assert isinstance(book, FleetBook)
+    assert isinstance(book, DistrictBook)
     with book.open():
         assert (book.school, book.days) == ("3 institutions", [night(2), night(1)])
     monkeypatch.setenv("ROLLBOOK_INSTITUTION", ASH)
@@ -46,7 +46,7 @@ def test_it_is_opened_where_no_institution_is_named(district: District, monkeypa
 
 
 def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: District) -> None:
-    book = FleetBook()
+    book = DistrictBook()
     with book.open():
         everyone = pages.institutions(book, QueryParams())["listing"].rows
         chosen = pages.institutions(book, QueryParams(f"institution={BIRCH}"))["listing"].rows
@@ -62,7 +62,7 @@ def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: Dist
 
 
 def test_any_table_is_filtered_by_institution_and_downloaded(district: District) -> None:
-    book = FleetBook()
+    book = DistrictBook()
     with book.open():
         assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= book.relations.keys()
         params = QueryParams(f"column=institution&comparison=is&value={BIRCH}&sort=student_id")
@@ -70,6 +70,6 @@ def test_any_table_is_filtered_by_institution_and_downloaded(district: District)
         text = book.csv(values["listing"], values["what"]).read()
     assert [row[:2] for row in values["listing"].rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
     assert (book.students, len(text.splitlines())) == (3, 4)
-    log = next((district.warehouse / "fleet" / "private").glob("access-*.jsonl")).read_text()
+    log = next((district.warehouse / "district" / "private").glob("access-*.jsonl")).read_text()
     assert json.loads(log.splitlines()[-1])["students"] == 3
     assert BIRCH not in log

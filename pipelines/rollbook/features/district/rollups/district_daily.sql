@@ -1,4 +1,4 @@
--- fleet_daily: One row per day on which any institution was landed: the state of all institutions together on that day.
+-- district_daily: One row per day on which any institution was landed: the state of all institutions together on that day.
 -- key: snapshot_date
 --
 -- An institution that was not landed on the day counts with its last landed day before; one that began later does not
