@@ -179,7 +179,7 @@ def echo(request: Asked, reply: Reply) -> Reply:
 
 
 @pytest.fixture(scope="module")
-def lived() -> Iterator[tuple[Path, Heard]]:
+def lived_story() -> Iterator[tuple[Path, Heard]]:
     """The story, lived once, under the umask that most machines have: the warehouse, and what was heard."""
     heard = Heard()
     listening, root = Listening(heard), logging.getLogger()
@@ -208,8 +208,8 @@ def files_of(warehouse: Path) -> dict[str, Path]:
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) -> None:
-    warehouse, heard = lived
+def test_the_key_is_in_no_log_no_error_and_no_file(lived_story: tuple[Path, Heard]) -> None:
+    warehouse, heard = lived_story
     assert KEY not in heard.logs()
     assert KEY not in everything_about(*heard.errors)
     for name, path in files_of(warehouse).items():
@@ -218,8 +218,8 @@ def test_the_key_is_in_no_log_no_error_and_no_file(lived: tuple[Path, Heard]) ->
         assert KEY not in canary.contents(path), name
 
 
-def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
-    _, heard = lived
+def test_pupils_are_in_no_log_and_no_error(lived_story: tuple[Path, Heard]) -> None:
+    _, heard = lived_story
     assert len(heard.errors) == 13
     assert [r.name for r in heard.records if r.name.startswith("rollbook")], "nothing was heard at all"
     for text in (heard.logs(), everything_about(*heard.errors)):
@@ -227,8 +227,8 @@ def test_pupils_are_in_no_log_and_no_error(lived: tuple[Path, Heard]) -> None:
         assert "search=" not in text
 
 
-def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard]) -> None:
-    warehouse, _ = lived
+def test_pupils_are_only_in_the_files_that_hold_records(lived_story: tuple[Path, Heard]) -> None:
+    warehouse, _ = lived_story
     hits: dict[str, set[str]] = {}
     for name, path in files_of(warehouse).items():
         assert not [n for n in NAMES if n in name]
@@ -244,8 +244,8 @@ def test_pupils_are_only_in_the_files_that_hold_records(lived: tuple[Path, Heard
     assert {"manifest.json", "pages.jsonl", "_day.json"} <= hits.keys()
 
 
-def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived: tuple[Path, Heard]) -> None:
-    _, heard = lived
+def test_every_file_and_folder_was_the_owners_alone_after_every_night(lived_story: tuple[Path, Heard]) -> None:
+    _, heard = lived_story
     folders = {above for path in heard.modes for above in path.parents}
     assert {str(p): oct(m) for p, m in heard.modes.items() if m not in (0o400, 0o600, 0o700)} == {}
     assert {str(p) for p, m in heard.modes.items() if m in (0o400, 0o600)} & set(map(str, folders)) == set()

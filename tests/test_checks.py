@@ -30,7 +30,7 @@ HOLDS: dict[str, list[str]] = {
 
 
 @pytest.fixture(scope="module")
-def lived() -> Iterator[House]:
+def six_nights() -> Iterator[House]:
     """Six nights in which everything happens that history has a rule for; one night is held and approved."""
     with new_house(students(40), classes(3)) as house:
         service, everybody = house.service, students(40)
@@ -59,10 +59,10 @@ def lived() -> Iterator[House]:
 
 
 @pytest.fixture
-def house(lived: House, tmp_path: Path) -> House:
+def lived_copy(six_nights: House, tmp_path: Path) -> House:
     """A copy, to be spoiled."""
-    shutil.copytree(lived.warehouse, tmp_path / "warehouse", symlinks=True)
-    copy = House(tmp_path / "warehouse", lived.service)
+    shutil.copytree(six_nights.warehouse, tmp_path / "warehouse", symlinks=True)
+    copy = House(tmp_path / "warehouse", six_nights.service)
     return copy.at(6)
 
 
@@ -72,10 +72,10 @@ def spoil(house: House, statement: str) -> None:
         con.execute(statement)
 
 
-def test_all_rules_hold_of_a_warehouse_that_has_lived(house: House) -> None:
-    assert house.examined() == HOLDS
+def test_all_rules_hold_of_a_warehouse_that_has_lived(lived_copy: House) -> None:
+    assert lived_copy.examined() == HOLDS
     synced, unproven = Verdict.SYNCED, Verdict.UNPROVEN
-    verdicts = [m.verdict for n in range(1, 7) for m in house.landings(night(n))]
+    verdicts = [m.verdict for n in range(1, 7) for m in lived_copy.landings(night(n))]
     assert verdicts == [synced, synced, unproven, synced, synced, synced, synced]
 
 
@@ -129,35 +129,35 @@ def test_all_rules_hold_of_a_warehouse_that_has_lived(house: House) -> None:
         ),
     ],
 )
-def test_each_rule_finds_what_breaks_it(house: House, statement: str, rule: str, found: str) -> None:
-    spoil(house, statement)
-    found_now = house.examined()[rule]
+def test_each_rule_finds_what_breaks_it(lived_copy: House, statement: str, rule: str, found: str) -> None:
+    spoil(lived_copy, statement)
+    found_now = lived_copy.examined()[rule]
     assert any(sentence.endswith(found) for sentence in found_now), found_now
 
 
-def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(house: House) -> None:
-    spoil(house, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
-    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook had written that
-    before = house.state()
+def test_a_spoiled_file_is_not_published_and_a_rebuild_repairs_it(lived_copy: House) -> None:
+    spoil(lived_copy, "UPDATE main.students SET name = 'Somebody Else' WHERE student_id = 9")
+    lived_copy.rollbook().warehouse.own.register(lived_copy.published)  # as if Rollbook had written that
+    before = lived_copy.state()
     with pytest.raises(CheckError) as caught:
-        house.sync()
+        lived_copy.sync()
     assert caught.value.message == (
         "1 current records of students are not those of its history. Nothing was published; run `rollbook rebuild`"
     )
     assert {name: len(sentences) for name, sentences in caught.value.findings.items()} == {
         n: n == "rebuilt_is_live" for n in HOLDS
     }
-    assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
-    past.rebuild(house.rollbook().writer())
-    assert house.examined() == HOLDS
+    assert lived_copy.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
+    past.rebuild(lived_copy.rollbook().writer())
+    assert lived_copy.examined() == HOLDS
 
 
-def test_a_view_that_cannot_be_bound_is_not_published(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_cannot_be_bound_is_not_published(lived_copy: House, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = "CREATE OR REPLACE MACRO main.odd() AS (SELECT nothing FROM main.students)"
     odd = catalog.Macro("odd", (), "It reads a column that is not there.", sql, kind="MACRO")
     made = catalog.macros
     monkeypatch.setattr(catalog, "macros", lambda version="": (*made(version), odd))
     monkeypatch.setattr(catalog, "_views_made", lambda _: None)
     with pytest.raises(CheckError, match=r"A view or macro cannot be made \(Binder Error: .*nothing") as caught:
-        house.at(7).sync()
+        lived_copy.at(7).sync()
     assert [*caught.value.findings] == ["views_are_readable"]

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_120() -> Iterator[House]:
     with new_house(students(120), classes(3)) as house:
         yield house
 
@@ -55,23 +55,23 @@ def shown(*roots: Path) -> dict[str, str]:
     ],
 )
 def test_a_sync_shows_others_nothing_but_what_the_setting_publishes(
-    house: House, tmp_path: Path, mode: str, open_to_others: dict[str, str]
+    school_of_120: House, tmp_path: Path, mode: str, open_to_others: dict[str, str]
 ) -> None:
     """Under the most generous umask, and with a DAGSTER_HOME that was open to all."""
     home = dagster_home(tmp_path / "home")
     (home / "dagster.yaml").chmod(0o644)
     home.chmod(0o777)
-    house.service.now = lambda: datetime.now(UTC)
+    school_of_120.service.now = lambda: datetime.now(UTC)
     done = subprocess.run(
         [sys.executable, "-c", "import os; os.umask(0); from rollbook.cli import main; main()", "sync"],
-        env={**os.environ, **house.environment(published_mode=mode), "DAGSTER_HOME": str(home)},
+        env={**os.environ, **school_of_120.environment(published_mode=mode), "DAGSTER_HOME": str(home)},
         cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert shown(home) == {"home/dagster.yaml": "644"}  # which the test wrote, and nobody else can reach
     lake = {"750", "640"} if mode == "640" else set()
-    opened = shown(house.warehouse)
+    opened = shown(school_of_120.warehouse)
     snapshots = {what for what in opened if what.startswith("warehouse/snapshots")}
     assert {opened[what] for what in snapshots} == lake
     others = {what.removeprefix("warehouse"): how for what, how in opened.items() if what not in snapshots}

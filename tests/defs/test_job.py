@@ -40,16 +40,16 @@ PUBLISHED = dg.AssetKey(["published", "rollbook"])
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_60() -> Iterator[House]:
     """A warehouse in memory, and a service: 60 students, two classes."""
     with new_house(students(60), classes(2), first_date="2026-11-01", hold_changed_percent="75") as house:
         yield house
 
 
 @pytest.fixture
-def job(house: House, tmp_path: Path) -> Iterator[Job]:
+def job(school_of_60: House, tmp_path: Path) -> Iterator[Job]:
     """The job over that house."""
-    with graph.job(house, tmp_path / "home") as job:
+    with graph.job(school_of_60, tmp_path / "home") as job:
         yield job
 
 
@@ -59,8 +59,8 @@ def warnings(job: Job, result: dg.ExecuteInProcessResult) -> list[str]:
     return [e.user_message for e in entries if e.dagster_event is None]
 
 
-def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
+def test_a_sync_from_any_asset_marks_every_asset_with_counts(school_of_60: House, job: Job) -> None:
+    with quarter_past_two(school_of_60, 1) as day:
         result = job.run(day, tags=SYNC, launched_from=["tables", "classes"])
     assert result.success
     specs = {spec.key: spec for spec in job.defs.resolve_all_asset_specs()}
@@ -70,9 +70,12 @@ def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: 
     assert {k.to_user_string(): job.marked(*k.path) for k in keys} == {
         k.to_user_string(): [str(night(1))] for k in keys
     }
-    assert house.tables() == Expected().night(1, house.service.students, house.service.classes).tables()
+    assert (
+        school_of_60.tables()
+        == Expected().night(1, school_of_60.service.students, school_of_60.service.classes).tables()
+    )
     about = {asset: metadata for asset, _, metadata in graph.marked(result)}
-    (landing,) = house.landings(night(1))
+    (landing,) = school_of_60.landings(night(1))
     assert about["raw/students"] == {
         "landing": 1,
         "outcome": "synced",
@@ -95,16 +98,16 @@ def test_a_sync_from_any_asset_marks_every_asset_with_counts(house: House, job: 
     assert about["tables/students"] == {**rows, "landings": "1", "added": 60, "changed": 0, "removed": 0}
     assert about["tables/student_classes"]["dagster/partition_row_count"] == 60
     assert about["published/rollbook"]["morning page"] == "/report.html"
-    assert about["published/rollbook"]["bytes"] == house.published.stat().st_size
+    assert about["published/rollbook"]["bytes"] == school_of_60.published.stat().st_size
 
 
 def test_a_changed_declaration_marks_earlier_days_until_they_are_made_again(
-    house: House, job: Job, monkeypatch: pytest.MonkeyPatch
+    school_of_60: House, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2):
-        assert job.nightly(house, number).success
+        assert job.nightly(school_of_60, number).success
     monkeypatch.setattr(assets, "fingerprint", lambda: "changed")
-    with graph.loaded(house.environment()) as defs, quarter_past_two(house, 3):
+    with graph.loaded(school_of_60.environment()) as defs, quarter_past_two(school_of_60, 3):
         assert Job(defs, job.instance).run(night(1)).success
         graph_now = defs.get_repository_def().asset_graph
         view = AssetGraphView.for_test(defs, job.instance, last_event_id=None)
@@ -115,17 +118,17 @@ def test_a_changed_declaration_marks_earlier_days_until_they_are_made_again(
             assert causes == dict.fromkeys(keys, reasons)
 
 
-def test_checks_can_be_executed_alone_and_fetch_nothing(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    requests = len(house.service.requests)
-    with quarter_past_two(house, 3):
+def test_checks_can_be_executed_alone_and_fetch_nothing(school_of_60: House, job: Job) -> None:
+    assert job.nightly(school_of_60, 1).success
+    requests = len(school_of_60.service.requests)
+    with quarter_past_two(school_of_60, 3):
         result = dg.materialize(
             [*(job.defs.assets or ())],  # type: ignore[list-item] # the items are assets definitions
             selection=dg.AssetSelection.checks_for_assets(PUBLISHED),
             instance=job.instance,
             resources=job.defs.resources,
         )
-    assert len(house.service.requests) == requests
+    assert len(school_of_60.service.requests) == requests
     assert result.get_asset_materialization_events() == []
     failed = {e.check_name: e.metadata["found"].value for e in result.get_asset_check_evaluations() if not e.passed}
     assert failed.pop("student_count_is_the_roster") == "2 rows"
@@ -149,19 +152,19 @@ def test_the_nightly_run_always_fetches_and_others_not_within_minutes(tmp_path: 
     assert landings == [1, 2, 3]
 
 
-def test_dagsters_records_of_a_run_name_no_pupil(house: House, job: Job) -> None:
-    result = job.nightly(house, 1)
+def test_dagsters_records_of_a_run_name_no_pupil(school_of_60: House, job: Job) -> None:
+    result = job.nightly(school_of_60, 1)
     log = "\n".join(map(dg.serialize_value, job.instance.all_logs(result.run_id)))
     assert "tables" in log
     for personal in ("pupil.7@", "Pupil Number7", "terry@", "Terry Teacher", "R-7", KEY):
         assert personal not in log
 
 
-def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> None:
-    service = house.service
+def test_every_check_is_made_and_passes_on_good_data(school_of_60: House, job: Job) -> None:
+    service = school_of_60.service
     for c in service.classes:
         c["student_count"] = 60 if c["class_id"] == 501 else 0
-    result = job.nightly(house, 1)
+    result = job.nightly(school_of_60, 1)
     results = graph.checks(result)
     assert sorted(results) == sorted(
         f"{key.asset_key.to_user_string()}:{key.name}" for key in job.defs.resolve_asset_graph().asset_check_keys
@@ -169,15 +172,15 @@ def test_every_check_is_made_and_passes_on_good_data(house: House, job: Job) -> 
     assert {name: e.metadata for name, e in results.items() if not e.passed} == {}
 
 
-def test_contradictions_of_the_source_are_published_with_a_warning(house: House, job: Job) -> None:
-    service = house.service
+def test_contradictions_of_the_source_are_published_with_a_warning(school_of_60: House, job: Job) -> None:
+    service = school_of_60.service
     service.classes[0]["student_count"] = 7
     service.classes[1]["student_count"] = 0
     service.students[4]["classes"] = [{"class_id": 999, "class_title": "Ghosts", "course_name": "None"}]
     service.students[5]["summary"]["completed_assignments"] = 21
     service.classes[1]["assignment_activity"]["students_with_submissions"] = 9
     service.students[6]["nickname"] = "of no concern"
-    result = job.nightly(house, 1)
+    result = job.nightly(school_of_60, 1)
     assert result.success
     failed = {name: e for name, e in graph.checks(result).items() if not e.passed}
     assert {name: (e.severity, e.metadata["found"].value) for name, e in failed.items()} == {
@@ -187,21 +190,21 @@ def test_contradictions_of_the_source_are_published_with_a_warning(house: House,
         "tables/class_assignment_activity:submissions_add_up": (dg.AssetCheckSeverity.WARN, "1 row"),
         "raw/students:newest_night": (dg.AssetCheckSeverity.WARN, "unknown: nickname (string, 1)"),
     }
-    assert house.query("SELECT COUNT(*) FROM students") == [(60,)]
+    assert school_of_60.query("SELECT COUNT(*) FROM students") == [(60,)]
 
 
-def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, job: Job) -> None:
-    service = house.service
-    assert job.nightly(house, 1).success
-    before = house.state()
+def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(school_of_60: House, job: Job) -> None:
+    service = school_of_60.service
+    assert job.nightly(school_of_60, 1).success
+    before = school_of_60.state()
     service.students = service.students[:40]
-    with quarter_past_two(house, 2) as day:
+    with quarter_past_two(school_of_60, 2) as day:
         held = job.run(day, tags=SYNC)
         # It waits for a decision, so it is not the red of a broken key, and no asset has failed.
         assert held.success
         assert job.tags(held)["rollbook/outcome"] == "held"
         assert sorted({name for name, _, _ in graph.marked(held)}) == ["raw/classes", "raw/students"]
-        digest = house.landings(day)[-1].hold_digest
+        digest = school_of_60.landings(day)[-1].hold_digest
         assert graph.warnings(job.instance, held) == [
             "Held: 20 of 60 students (33.3 %) would be removed, more than ROLLBOOK_HOLD_REMOVED_PERCENT=10. Readers"
             f" keep what was published. If it is right, run `rollbook sync --date {day} --approve` (in the UI: the job"
@@ -217,15 +220,15 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(house: House, jo
         assert {n: e.metadata["found"].value for n, e in looked.items() if not e.passed and "roster" not in n} == {
             "published/rollbook:nothing_held": str(day)
         }
-        assert house.state() == before
+        assert school_of_60.state() == before
         assert job.marked("tables", "students") == [str(night(1))]
         requests = len(service.requests)
         other = job.by_hand("approve_held", held=["0" * 12])
         assert graph.failure(other)[2]["exit_code"] == 2
         assert job.by_hand("approve_held", held=[digest], reason="the two year groups left").success
         assert len(service.requests) == requests
-        assert house.query("SELECT COUNT(*) FROM students") == [(40,)]
-        assert (approval := house.landings(day)[-1].approval)
+        assert school_of_60.query("SELECT COUNT(*) FROM students") == [(40,)]
+        assert (approval := school_of_60.landings(day)[-1].approval)
         assert (approval.reason, approval.by) == ("the two year groups left", UI)
         # The sensor marks the day, as after the command.
         recorded = {e.check_name: e for e in job.record() if isinstance(e, dg.AssetCheckEvaluation)}
@@ -243,14 +246,14 @@ def last_mark(job: Job, day: date, *key: str) -> dict[str, Any]:
     return {name: value.value for name, value in newest.asset_materialization.metadata.items()}
 
 
-def test_an_approval_and_a_discard_mark_the_day_again(house: House, job: Job) -> None:
+def test_an_approval_and_a_discard_mark_the_day_again(school_of_60: House, job: Job) -> None:
     """Dagster cannot take a day's mark back, so the last mark says what became of the day."""
-    assert job.nightly(house, 1).success
-    house.service.students = [student(i, name=f"Renamed {i}") for i in range(1, 41)]
-    with quarter_past_two(house, 2) as day:
+    assert job.nightly(school_of_60, 1).success
+    school_of_60.service.students = [student(i, name=f"Renamed {i}") for i in range(1, 41)]
+    with quarter_past_two(school_of_60, 2) as day:
         assert job.run(day, tags=SYNC).success
         assert last_mark(job, day, "raw", "classes")["outcome"] == "held"
-        assert job.by_hand("approve_held", held=[house.landings(day)[-1].hold_digest]).success
+        assert job.by_hand("approve_held", held=[school_of_60.landings(day)[-1].hold_digest]).success
         assert job.record()
         assert last_mark(job, day, "published", "rollbook")["landings"] == "1"
         assert last_mark(job, day, "raw", "classes")["outcome"] == "synced"
@@ -260,7 +263,7 @@ def test_an_approval_and_a_discard_mark_the_day_again(house: House, job: Job) ->
         for key in (("raw", "students"), ("tables", "classes"), ("published", "rollbook")):
             assert last_mark(job, day, *key)["outcome"] == "discarded"
         assert job.record() == []
-        undo_discard(house.rollbook().writer(), day, confirm=always)
+        undo_discard(school_of_60.rollbook().writer(), day, confirm=always)
         assert job.record()
         assert last_mark(job, day, "tables", "students")["dagster/partition_row_count"] == 40
         assert "outcome" not in last_mark(job, day, "published", "rollbook")
@@ -268,10 +271,10 @@ def test_an_approval_and_a_discard_mark_the_day_again(house: House, job: Job) ->
 
 
 @pytest.mark.weekly
-def test_discarding_an_earlier_landing_marks_the_tables_of_that_day_again(house: House, job: Job) -> None:
-    with quarter_past_two(house, 1) as day:
+def test_discarding_an_earlier_landing_marks_the_tables_of_that_day_again(school_of_60: House, job: Job) -> None:
+    with quarter_past_two(school_of_60, 1) as day:
         assert job.run(day, tags=SYNC).success
-        house.service.students = house.service.students[:58]
+        school_of_60.service.students = school_of_60.service.students[:58]
         assert job.run(day, tags=SYNC).success
         assert last_mark(job, day, "published", "rollbook")["landings"] == "1, 2"
         assert job.by_hand("discard", day=str(day), landing=1, reason="a clock", confirm=True).success
@@ -282,15 +285,15 @@ def test_discarding_an_earlier_landing_marks_the_tables_of_that_day_again(house:
         assert last_mark(job, day, "published", "rollbook")["landings"] == "2"
 
 
-def test_a_held_night_is_not_late_but_a_missing_one_is(house: House) -> None:
+def test_a_held_night_is_not_late_but_a_missing_one_is(school_of_60: House) -> None:
     """A hold of another night hides no night that was missed."""
-    house.night(1)
-    house.at(2).service.students = students(40)
+    school_of_60.night(1)
+    school_of_60.at(2).service.students = students(40)
     with pytest.raises(HeldError):
-        house.sync()
+        school_of_60.sync()
     for hours, late in ((3, ""), (24, f"the night of {night(3)} 02:15 was not synced: run `rollbook sync`")):
-        house.now += timedelta(hours=hours)
-        rollbook = house.rollbook()
+        school_of_60.now += timedelta(hours=hours)
+        rollbook = school_of_60.rollbook()
         looked = checks.look(rollbook.place, rollbook.settings, rollbook.clock())
         found = {finding.check: finding.problem for finding in looked}
         assert found[FILE, checks.IS_FRESH].partition(", and")[0] == late
@@ -306,12 +309,12 @@ def test_a_change_that_nobody_confirmed_fails_its_run() -> None:
     assert "| students | 60 | 0 | 0 | 20 |" in str(failed.value.metadata["what would change"].value)
 
 
-def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    before = house.tables()
-    house.service.students = [*house.service.students[1:], student(99)]
-    assert job.nightly(house, 2).success
-    with quarter_past_two(house, 2) as day:
+def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(school_of_60: House, job: Job) -> None:
+    assert job.nightly(school_of_60, 1).success
+    before = school_of_60.tables()
+    school_of_60.service.students = [*school_of_60.service.students[1:], student(99)]
+    assert job.nightly(school_of_60, 2).success
+    with quarter_past_two(school_of_60, 2) as day:
         for wrong, says in (
             ({"day": "20.11.2026", "reason": "a clock"}, "write it as 2026-11-20"),
             ({"day": str(day), "reason": " "}, "Say why"),
@@ -323,29 +326,31 @@ def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(house: House, job
         _, description, metadata = graph.failure(job.by_hand("discard", day=str(day), reason="a clock"))
         assert "`confirm: true`" in str(description)
         assert "| students |" in metadata["what would change"]
-        assert [m.landing for m in house.landings(day)] == [1]
+        assert [m.landing for m in school_of_60.landings(day)] == [1]
         assert job.by_hand("discard", day=str(day), reason="a clock", confirm=True).success
-    assert house.landings(night(2)) == []
-    assert house.tables() == before
-    ((_, discarded),) = house.rollbook().raw.discarded(night(2))
+    assert school_of_60.landings(night(2)) == []
+    assert school_of_60.tables() == before
+    ((_, discarded),) = school_of_60.rollbook().raw.discarded(night(2))
     assert (discarded.reason, discarded.by) == ("a clock", UI)
 
 
-def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job: Job) -> None:
+def test_a_backfill_marks_the_landed_days_each_with_its_facts(school_of_60: House, job: Job) -> None:
     """A day that was missed is left out; today, on which nothing was landed yet, is passed over."""
     for number in (1, 3):
-        house.service.students[0] = student(1, name=f"Pupil of night {number}")
-        house.service.students[1] = student(2, **({"name": None} if number == 3 else {"nickname": "of no concern"}))
-        assert job.nightly(house, number).success
-    tables = house.tables()
-    with quarter_past_two(house, 4):
-        requests = len(house.service.requests)
+        school_of_60.service.students[0] = student(1, name=f"Pupil of night {number}")
+        school_of_60.service.students[1] = student(
+            2, **({"name": None} if number == 3 else {"nickname": "of no concern"})
+        )
+        assert job.nightly(school_of_60, number).success
+    tables = school_of_60.tables()
+    with quarter_past_two(school_of_60, 4):
+        requests = len(school_of_60.service.requests)
         result = job.run(night(1), night(4))
         days = job.defs.resolve_asset_graph().get(PUBLISHED).partitions_def
         assert days is not None
         assert days.get_partition_keys() == [str(night(n)) for n in (1, 3, 4)]
     assert result.success
-    assert len(house.service.requests) == requests
+    assert len(school_of_60.service.requests) == requests
     assert warnings(job, result) == [f"nothing was landed on {night(4)}, and the service keeps no history"]
     keys = [spec.key.to_user_string() for spec in job.defs.resolve_all_asset_specs()]
     assert sorted((asset, day) for asset, day, _ in graph.marked(result)) == sorted(
@@ -362,25 +367,25 @@ def test_a_backfill_marks_the_landed_days_each_with_its_facts(house: House, job:
     assert {
         e.check_name: e.metadata["found"].value for e in evaluations if e.asset_key.path[0] == "raw" and not e.passed
     } == {"newest_night": "1 record refused"}
-    assert house.tables() == tables
+    assert school_of_60.tables() == tables
 
 
-def test_a_past_day_is_rebuilt_and_a_day_without_landing_fails_clearly(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    with quarter_past_two(house, 3) as today:
-        requests = len(house.service.requests)
+def test_a_past_day_is_rebuilt_and_a_day_without_landing_fails_clearly(school_of_60: House, job: Job) -> None:
+    assert job.nightly(school_of_60, 1).success
+    with quarter_past_two(school_of_60, 3) as today:
+        requests = len(school_of_60.service.requests)
         assert job.run(night(1)).success
         failed = job.run(today, tags={"dagster/backfill": "of today"})
         first, _, metadata = graph.failure(failed)
-        assert len(house.service.requests) == requests
+        assert len(school_of_60.service.requests) == requests
     assert first == f"Failed: nothing was landed on {today}, and the service keeps no history"
     assert metadata == {"exit_code": 1}
 
 
-def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job: Job) -> None:
+def test_a_setting_that_went_missing_fails_the_run_in_one_line(school_of_60: House, job: Job) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("ROLLBOOK_API_KEY")
-        first, _, metadata = graph.failure(job.nightly(house, 1))
+        first, _, metadata = graph.failure(job.nightly(school_of_60, 1))
     assert first == (
         "Failed: ROLLBOOK_API_KEY is not set: put it into a file, and the file's path into ROLLBOOK_API_KEY_FILE in .env"
         " (see .env.example)"
@@ -388,25 +393,27 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(house: House, job
     assert metadata == {"exit_code": 2}
 
 
-def test_a_run_recovers_a_damaged_published_file_first(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    expected = Expected().night(1, house.service.students, house.service.classes)
-    writable(house.published).write_bytes(b"no database")
-    assert job.nightly(house, 2).success
-    expected.night(2, house.service.students, house.service.classes)
-    assert house.tables() == expected.tables()
+def test_a_run_recovers_a_damaged_published_file_first(school_of_60: House, job: Job) -> None:
+    assert job.nightly(school_of_60, 1).success
+    expected = Expected().night(1, school_of_60.service.students, school_of_60.service.classes)
+    writable(school_of_60.published).write_bytes(b"no database")
+    assert job.nightly(school_of_60, 2).success
+    expected.night(2, school_of_60.service.students, school_of_60.service.classes)
+    assert school_of_60.tables() == expected.tables()
     assert job.marked(*PUBLISHED.path) == [str(night(1)), str(night(2))]
 
 
-def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house: House, job: Job) -> None:
-    assert job.nightly(house, 1).success
-    expected = Expected().night(1, house.service.students, house.service.classes)
-    with duckdb.connect(writable(house.published)) as con:
+def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(school_of_60: House, job: Job) -> None:
+    assert job.nightly(school_of_60, 1).success
+    expected = Expected().night(1, school_of_60.service.students, school_of_60.service.classes)
+    with duckdb.connect(writable(school_of_60.published)) as con:
         con.execute("UPDATE history.students SET name = 'Somebody Else' WHERE student_id = 8")
-    house.rollbook().warehouse.own.register(house.published)  # as if Rollbook had written that
-    house.service.students[0] = student(1, name="Renamed Pupil")  # a table in which nothing changes is left alone
-    with quarter_past_two(house, 2) as day:
-        before = house.state()
+    school_of_60.rollbook().warehouse.own.register(school_of_60.published)  # as if Rollbook had written that
+    school_of_60.service.students[0] = student(
+        1, name="Renamed Pupil"
+    )  # a table in which nothing changes is left alone
+    with quarter_past_two(school_of_60, 2) as day:
+        before = school_of_60.state()
         result = job.run(day, tags=SYNC)
         first, _, _ = graph.failure(result)
         assert first == (
@@ -418,11 +425,11 @@ def test_a_file_that_rollbook_spoiled_is_unpublished_and_force_repairs_it(house:
         assert [e.check_name for e in failed] == ["is_fresh", "is_consistent"]  # readers have not got the night
         groups = {asset.partition("/")[0] for asset, _, _ in graph.marked(result)}
         assert groups == {"raw"}, "a file that nobody reads is not made"
-        assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
+        assert school_of_60.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
         forced = job.run(day, tags=SYNC, options={"force": True})
     assert forced.success
-    expected.night(2, house.service.students, house.service.classes)
-    assert house.tables() == expected.tables()
+    expected.night(2, school_of_60.service.students, school_of_60.service.classes)
+    assert school_of_60.tables() == expected.tables()
 
 
 @pytest.mark.filterwarnings("ignore:::dagster")  # of what Dagster itself does when it loads a component

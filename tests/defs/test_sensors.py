@@ -39,18 +39,18 @@ FILE = ("published", "rollbook")
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def alerting_school() -> Iterator[House]:
     with new_house(students(60), classes(2), first_date="2026-11-01") as house:
         yield house
 
 
-def test_landings_without_dagster_are_marked_once_whatever_is_restarted(house: House, tmp_path: Path) -> None:
+def test_landings_without_dagster_are_marked_once_whatever_is_restarted(alerting_school: House, tmp_path: Path) -> None:
     """Those of a run are marked by the run alone."""
-    with graph.job(house, tmp_path / "home") as job:
-        house.night(1)
-        house.night(3)
-        assert job.nightly(house, 4).success
-        with graph.quarter_past_two(house, 4):
+    with graph.job(alerting_school, tmp_path / "home") as job:
+        alerting_school.night(1)
+        alerting_school.night(3)
+        assert job.nightly(alerting_school, 4).success
+        with graph.quarter_past_two(alerting_school, 4):
             sensors = Sensors(job)
             sensors.tick("record")
             assert days_of(sensors.recorded, "raw", "students") == [(str(night(1)), 1), (str(night(3)), 1)]
@@ -64,12 +64,12 @@ def test_landings_without_dagster_are_marked_once_whatever_is_restarted(house: H
                 sensors.tick("record")
             assert sensors.recorded == []
         # A later landing of the same day, and one that is held.
-        house.night(4, students(61))
-        house.at(5)
-        house.service.students = students(20)
+        alerting_school.night(4, students(61))
+        alerting_school.at(5)
+        alerting_school.service.students = students(20)
         with pytest.raises(HeldError):
-            sync(house.rollbook().writer())
-        with graph.quarter_past_two(house, 5):
+            sync(alerting_school.rollbook().writer())
+        with graph.quarter_past_two(alerting_school, 5):
             sensors.tick("record")
         assert days_of(sensors.recorded, "raw", "students") == [(str(night(4)), 2), (str(night(5)), 1)]
         assert days_of(sensors.recorded, *FILE) == [(str(night(4)), 2)]
@@ -79,40 +79,40 @@ def test_landings_without_dagster_are_marked_once_whatever_is_restarted(house: H
         assert failed["nothing_held"] == str(night(5))
         (note,) = [e for e in sensors.recorded if isinstance(e, dg.AssetObservation)]
         assert note.partition == str(night(5))
-        assert note.metadata["held"].value == house.landings(night(5))[-1].hold_digest
+        assert note.metadata["held"].value == alerting_school.landings(night(5))[-1].hold_digest
         assert "| students | 61 | 0 | 0 | 41 |" in str(note.metadata["what would change"].value)
         sensors.recorded.clear()
         sensors.cursors.clear()
-        with graph.quarter_past_two(house, 5):
+        with graph.quarter_past_two(alerting_school, 5):
             sensors.tick("record")
         assert sensors.recorded == []
 
 
 def test_a_landing_that_readers_do_not_have_marks_no_table(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alerting_school: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the next night, which publishes it, does."""
-    with graph.job(house, tmp_path / "home") as job:
-        house.night(1)
+    with graph.job(alerting_school, tmp_path / "home") as job:
+        alerting_school.night(1)
         with monkeypatch.context() as patch, pytest.raises(CheckError):
             patch.setattr("rollbook.store.checks.examine", lambda *_, **__: {"a rule": ["it is broken"]})
-            house.night(2, students(59))
-        with graph.quarter_past_two(house, 2):
+            alerting_school.night(2, students(59))
+        with graph.quarter_past_two(alerting_school, 2):
             sensors = Sensors(job)
             sensors.tick("record")
             assert days_of(sensors.recorded, "raw", "students") == [(str(night(1)), 1), (str(night(2)), 1)]
             assert days_of(sensors.recorded, *FILE) == [(str(night(1)), 1)]
-        house.night(3)
-        with graph.quarter_past_two(house, 3):
+        alerting_school.night(3)
+        with graph.quarter_past_two(alerting_school, 3):
             sensors.tick("record")
         assert days_of(sensors.recorded, *FILE) == [(str(night(n)), 1) for n in (1, 2, 3)]
 
 
 def test_dagster_is_asked_only_for_newer_events_and_of_changed_months(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alerting_school: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dg.AssetRecordsFilter] = []
-    with graph.job(house, tmp_path / "home") as job:
+    with graph.job(alerting_school, tmp_path / "home") as job:
         observations, materializations = job.instance.fetch_observations, job.instance.fetch_materializations
 
         def fetch(of: dg.AssetRecordsFilter, kind: Any, limit: int, cursor: str | None = None) -> Any:
@@ -121,31 +121,31 @@ def test_dagster_is_asked_only_for_newer_events_and_of_changed_months(
 
         monkeypatch.setattr(job.instance, "fetch_observations", partial(fetch, kind=observations))
         monkeypatch.setattr(job.instance, "fetch_materializations", partial(fetch, kind=materializations))
-        house.night(1)
-        house.at(2).service.students = students(20)
+        alerting_school.night(1)
+        alerting_school.at(2).service.students = students(20)
         with pytest.raises(HeldError):
-            sync(house.rollbook().writer())
-        with graph.quarter_past_two(house, 2):
+            sync(alerting_school.rollbook().writer())
+        with graph.quarter_past_two(alerting_school, 2):
             sensors = Sensors(job)
             sensors.tick("record")
         held = observations(dg.AssetKey(FILE), limit=1).records[0].storage_id
         for number in (20, 21):  # in December; the first tick reads the observation of the hold
-            house.night(number, students(60))
+            alerting_school.night(number, students(60))
             asked.clear()
-            with graph.quarter_past_two(house, number):
+            with graph.quarter_past_two(alerting_school, number):
                 sensors.tick("record")
         assert [of.after_storage_id for of in asked if not of.asset_partitions] == [held]
         assert {*chain.from_iterable(of.asset_partitions or () for of in asked)} == {str(night(20)), str(night(21))}
         assert days_of(sensors.recorded, *FILE) == [(str(night(n)), 1) for n in (1, 20, 21)]
 
 
-def test_while_a_run_is_under_way_nothing_is_recorded(house: House, tmp_path: Path) -> None:
-    with graph.job(house, tmp_path / "home") as job:
-        house.night(1)
+def test_while_a_run_is_under_way_nothing_is_recorded(alerting_school: House, tmp_path: Path) -> None:
+    with graph.job(alerting_school, tmp_path / "home") as job:
+        alerting_school.night(1)
         run = job.instance.create_run_for_job(job.defs.resolve_job_def("nightly_sync"), status=runs.UNDER_WAY[0])
         lock = runs.run_lock(job.instance, run.run_id)
         lock.parent.mkdir(parents=True)
-        with graph.quarter_past_two(house, 1):
+        with graph.quarter_past_two(alerting_school, 1):
             sensors = Sensors(job)
             with files.Lock(lock):
                 sensors.tick("record")
@@ -154,13 +154,13 @@ def test_while_a_run_is_under_way_nothing_is_recorded(house: House, tmp_path: Pa
             assert days_of(sensors.recorded, *FILE) == [(str(night(1)), 1)]
 
 
-def test_a_discard_and_an_erasure_are_observed_once_without_names(house: House, tmp_path: Path) -> None:
-    with graph.job(house, tmp_path / "home") as job:
-        house.night(1)
-        house.night(2, students(58))
-        discard(house.rollbook().writer(), night(2), 1, reason="a wrong clock", confirm=always)
-        erase(house, 7)
-        with graph.quarter_past_two(house, 2):
+def test_a_discard_and_an_erasure_are_observed_once_without_names(alerting_school: House, tmp_path: Path) -> None:
+    with graph.job(alerting_school, tmp_path / "home") as job:
+        alerting_school.night(1)
+        alerting_school.night(2, students(58))
+        discard(alerting_school.rollbook().writer(), night(2), 1, reason="a wrong clock", confirm=always)
+        erase(alerting_school, 7)
+        with graph.quarter_past_two(alerting_school, 2):
             sensors = Sensors(job)
             for _ in range(2):
                 sensors.cursors.clear()
@@ -171,7 +171,7 @@ def test_a_discard_and_an_erasure_are_observed_once_without_names(house: House, 
             (None, "a student, by erasure 1"),
         ]
         assert days_of(sensors.recorded, *FILE) == [(str(night(1)), 1)]
-        undo_discard(house.rollbook().writer(), night(2), 1, confirm=always)
-        with graph.quarter_past_two(house, 2):
+        undo_discard(alerting_school.rollbook().writer(), night(2), 1, confirm=always)
+        with graph.quarter_past_two(alerting_school, 2):
             sensors.tick("record")
         assert days_of(sensors.recorded, *FILE) == [(str(night(1)), 1), (str(night(2)), 1)]

@@ -13,7 +13,7 @@ from tests.support.records import classes, students
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_20() -> Iterator[House]:
     with new_house(students(20), classes(3)) as house:
         yield house
 
@@ -33,8 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cli_house(house: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def commanded_school(school_of_20: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """The house as a command sees it."""
-    for name, value in house.environment().items():
+    for name, value in school_of_20.environment().items():
         monkeypatch.setenv(name, value)
-    return house
+    return school_of_20

@@ -28,7 +28,7 @@ OK, WARNING, FAILED = Level.OK, Level.WARNING, Level.FAILED
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_20() -> Iterator[House]:
     with new_house(students(20), classes(3), retry_seconds=0) as house:
         house.service.now = lambda: datetime.now(UTC)
         yield house
@@ -64,11 +64,11 @@ def synced(house: House) -> House:
     return house
 
 
-def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
-    assert wrong(examined(house)) == []
-    assert not house.warehouse.exists()
-    assert wrong(examined(synced(house))) == []
-    findings = examined(house)
+def test_all_is_well_before_the_first_sync_and_after_it(school_of_20: House) -> None:
+    assert wrong(examined(school_of_20)) == []
+    assert not school_of_20.warehouse.exists()
+    assert wrong(examined(synced(school_of_20))) == []
+    findings = examined(school_of_20)
     assert [f.what for f in findings] == [
         *("settings", "alerts", "files", "warehouse", "key", "clock", "one page", "one page", "disk space"),
     ]
@@ -76,41 +76,41 @@ def test_all_is_well_before_the_first_sync_and_after_it(house: House) -> None:
     assert "institution 41" in says(findings, "key")
 
 
-def test_it_sends_three_requests_and_writes_nothing(house: House) -> None:
-    synced(house)
-    house.service.requests.clear()
-    before = {p: p.lstat().st_mtime_ns for p in house.warehouse.rglob("*")}
-    examined(house)
-    assert [(r.path, r.page) for r in house.service.requests] == [("auth", 1), ("students", 1), ("classes", 1)]
-    assert {p: p.lstat().st_mtime_ns for p in house.warehouse.rglob("*")} == before
+def test_it_sends_three_requests_and_writes_nothing(school_of_20: House) -> None:
+    synced(school_of_20)
+    school_of_20.service.requests.clear()
+    before = {p: p.lstat().st_mtime_ns for p in school_of_20.warehouse.rglob("*")}
+    examined(school_of_20)
+    assert [(r.path, r.page) for r in school_of_20.service.requests] == [("auth", 1), ("students", 1), ("classes", 1)]
+    assert {p: p.lstat().st_mtime_ns for p in school_of_20.warehouse.rglob("*")} == before
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_key_fails_and_says_whom_to_ask(house: House) -> None:
-    findings = examined(house, api_key="another")
+def test_a_refused_key_fails_and_says_whom_to_ask(school_of_20: House) -> None:
+    findings = examined(school_of_20, api_key="another")
     assert failed(findings) == ["service"]
     assert "does not accept the API key (401). Ask the service representative" in says(findings, "service")
 
 
-def test_doctor_fails_on_a_refused_page_and_warns_of_few(house: House) -> None:
-    house.service.students[0]["registration_date"] = "tomorrow"
-    findings = examined(house)
+def test_doctor_fails_on_a_refused_page_and_warns_of_few(school_of_20: House) -> None:
+    school_of_20.service.students[0]["registration_date"] = "tomorrow"
+    findings = examined(school_of_20)
     assert wrong(findings) == [("one page", WARNING)]
     assert "20 of 20 students read, 0 refused, 1 of their values refused" in says(findings, "one page")
-    for record in house.service.students:
+    for record in school_of_20.service.students:
         record["registration_date"] = "tomorrow"
-    assert wrong(examined(house)) == [("one page", FAILED)]
-    for record in house.service.students:
+    assert wrong(examined(school_of_20)) == [("one page", FAILED)]
+    for record in school_of_20.service.students:
         record |= {"registration_date": "2025-09-01", "name": None}
-    assert wrong(examined(house)) == [("one page", FAILED)]
-    assert "20 of 20 students read, 20 refused" in says(examined(house), "one page")
+    assert wrong(examined(school_of_20)) == [("one page", FAILED)]
+    assert "20 of 20 students read, 20 refused" in says(examined(school_of_20), "one page")
 
 
-def test_doctor_names_the_counts_that_the_service_does_not_state(house: House) -> None:
-    house.service.on(faults.stated(total_count=None, total_pages=None), path="students", times=None)
-    findings = examined(house)
+def test_doctor_names_the_counts_that_the_service_does_not_state(school_of_20: House) -> None:
+    school_of_20.service.on(faults.stated(total_count=None, total_pages=None), path="students", times=None)
+    findings = examined(school_of_20)
     assert wrong(findings) == [("one page", WARNING)]
     assert "does not state total_count, total_pages of students, so no walk can be proven" in says(findings, "one page")
     assert "20 students read" in says(findings, "one page")
@@ -131,19 +131,19 @@ def test_doctor_names_the_counts_that_the_service_does_not_state(house: House) -
     ],
 )
 def test_a_clock_that_disagrees_within_zones_is_a_warning(
-    house: House, ahead: timedelta, zone: str, level: Level, words: str
+    school_of_20: House, ahead: timedelta, zone: str, level: Level, words: str
 ) -> None:
-    house.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
-    (findings,) = (f for f in examined(house, timezone=zone) if f.what == "clock")
+    school_of_20.service.now = lambda: (datetime.now(UTC) + ahead).replace(tzinfo=None)
+    (findings,) = (f for f in examined(school_of_20, timezone=zone) if f.what == "clock")
     assert (findings.level, words in findings.says) == (level, True), findings.says
 
 
 # --- the settings ----------------------------------------------------------------------------------------------------
 
 
-def test_a_misspelt_setting_fails(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_setting_fails(school_of_20: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLBOOK_HOLD_REMOVE_PERCENT", "3")
-    findings = examined(house)
+    findings = examined(school_of_20)
     assert failed(findings) == ["settings"]
     assert "did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?" in says(findings, "settings")
 
@@ -157,42 +157,42 @@ def test_a_misspelt_setting_fails(house: House, monkeypatch: pytest.MonkeyPatch)
     ids=["for a sync", "for a year"],
 )
 def test_too_little_room_for_a_sync_fails_for_a_year_warns(
-    house: House, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, words: str
+    school_of_20: House, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, words: str
 ) -> None:
-    synced(house)
+    synced(school_of_20)
     monkeypatch.setattr(machine, "free", lambda path: free)
-    findings = examined(house)
+    findings = examined(school_of_20)
     assert wrong(findings) == [("disk space", level)]
     assert words in says(findings, "disk space")
 
 
-def test_raw_bodies_that_others_may_enter_are_a_warning(house: House) -> None:
-    synced(house)
-    (house.warehouse / "raw").chmod(0o755)
-    findings = examined(house)
+def test_raw_bodies_that_others_may_enter_are_a_warning(school_of_20: House) -> None:
+    synced(school_of_20)
+    (school_of_20.warehouse / "raw").chmod(0o755)
+    findings = examined(school_of_20)
     assert wrong(findings) == [("files", WARNING)]
-    assert f"chmod -R go= {house.warehouse / 'raw'}" in says(findings, "files")
+    assert f"chmod -R go= {school_of_20.warehouse / 'raw'}" in says(findings, "files")
 
 
 # --- the warehouse ---------------------------------------------------------------------------------------------------
 
 
-def test_an_open_hold_and_a_late_night_are_warnings(house: House) -> None:
-    synced(house)
-    del house.service.students[10:]
+def test_an_open_hold_and_a_late_night_are_warnings(school_of_20: House) -> None:
+    synced(school_of_20)
+    del school_of_20.service.students[10:]
     with pytest.raises(HeldError):
-        house.sync()
-    house.now += timedelta(days=3)
-    findings = examined(house)
+        school_of_20.sync()
+    school_of_20.now += timedelta(days=3)
+    findings = examined(school_of_20)
     assert wrong(findings) == [("warehouse", WARNING)] * 2
     assert "--approve" in says(findings, "warehouse")
     assert "was not synced: run `rollbook sync`" in says(findings, "warehouse")
 
 
-def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> None:
-    synced(house)
-    writable(house.published).write_bytes(b"not a database" * 100)
-    findings = examined(house)
+def test_a_damaged_file_fails_with_the_command_that_repairs_it(school_of_20: House) -> None:
+    synced(school_of_20)
+    writable(school_of_20.published).write_bytes(b"not a database" * 100)
+    findings = examined(school_of_20)
     assert "warehouse" in failed(findings)
     assert "run `rollbook rebuild`" in says(findings, "warehouse")
 
@@ -200,15 +200,15 @@ def test_a_damaged_file_fails_with_the_command_that_repairs_it(house: House) -> 
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_doctor_exits_0_when_a_sync_could_run(cli_house: House) -> None:
+def test_doctor_exits_0_when_a_sync_could_run(commanded_school: House) -> None:
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 0, done.output
     assert "A sync could run." in done.stdout
     assert "no daemon is running, so nothing starts the nightly sync" in done.stdout
-    sync(assemble(cli_house.settings()).writer())
+    sync(assemble(commanded_school.settings()).writer())
 
 
-def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) -> None:
+def test_an_instance_that_does_not_open_fails(commanded_school: House, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("storage: nonsense\n")
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
@@ -216,7 +216,7 @@ def test_an_instance_that_does_not_open_fails(cli_house: House, tmp_path: Path) 
 
 
 def test_secrets_of_the_environment_and_open_files_of_secrets_are_named(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    school_of_20: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "ROOT", tmp_path)
     (tmp_path / ".notify").write_text("json://127.0.0.1:9/t0ken")
@@ -224,7 +224,7 @@ def test_secrets_of_the_environment_and_open_files_of_secrets_are_named(
     monkeypatch.setenv("ROLLBOOK_NOTIFY_FILE", ".notify")
     monkeypatch.setenv("ROLLBOOK_API_KEY", "k3y")
     monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
-    told = [f for f in examined(house) if f.what == "settings" and f.level is WARNING]
+    told = [f for f in examined(school_of_20) if f.what == "settings" and f.level is WARNING]
     assert [f.says.partition(", which")[0] for f in told] == [
         f"{tmp_path / '.notify'} holds a secret and others may read it: chmod 600 {tmp_path / '.notify'}",
         "the environment holds GITHUB_TOKEN, ROLLBOOK_API_KEY",

@@ -12,14 +12,14 @@ from tests.support.warehouses.holds import first_night, is_held
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def one_class() -> Iterator[House]:
     with new_house(classes=classes(1)) as house:
         yield house
 
 
 @pytest.fixture
-def held(house: House) -> Expected:
+def held_night(one_class: House) -> Expected:
     """A first night of twelve students, and a second night, of two, that is held. The expected tables."""
-    expected = first_night(house, students(12))
-    is_held(house, 2, students(2))
+    expected = first_night(one_class, students(12))
+    is_held(one_class, 2, students(2))
     return expected

@@ -31,7 +31,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def slow_searches(house: House, monkeypatch: pytest.MonkeyPatch) -> Merges:
+def slow_searches(one_class: House, monkeypatch: pytest.MonkeyPatch) -> Merges:
     """Within such a block a search is answered once the next file is merged, or after 20 seconds. Yields for each merge
     whether it was done before the service had answered all that it was asked.
     """
@@ -55,66 +55,66 @@ def slow_searches(house: House, monkeypatch: pytest.MonkeyPatch) -> Merges:
 
         with monkeypatch.context() as patched:
             patched.setattr(stages, "merge_into", merge_into)
-            house.service.before = waits
+            one_class.service.before = waits
             yield merges
-            house.service.before = None
+            one_class.service.before = None
 
     return block
 
 
-def test_a_day_is_merged_while_a_vanished_student_is_searched_for(house: House, slow_searches: Merges) -> None:
-    expected = first_night(house, students(12))
+def test_a_day_is_merged_while_a_vanished_student_is_searched_for(one_class: House, slow_searches: Merges) -> None:
+    expected = first_night(one_class, students(12))
     reader = Consumer()
-    with opened(house.published) as con:
+    with opened(one_class.published) as con:
         reader.poll(con)
     with slow_searches() as merges:
-        house.night(2, students(11))
+        one_class.night(2, students(11))
     assert merges == [True]
-    assert house.tables() == expected.night(2, students(11), house.service.classes).tables()
-    assert house.rollbook().place.recovery.is_current()
-    with opened(house.published) as con:
+    assert one_class.tables() == expected.night(2, students(11), one_class.service.classes).tables()
+    assert one_class.rollbook().place.recovery.is_current()
+    with opened(one_class.published) as con:
         reader.poll(con)
         assert reader.differences(con) == []
     assert reader.whole == 1
 
 
 @pytest.mark.story
-def test_a_day_that_a_search_changes_is_merged_again(house: House, slow_searches: Merges) -> None:
-    expected = first_night(house, students(60))
-    house.service.hide(7, 8)
+def test_a_day_that_a_search_changes_is_merged_again(one_class: House, slow_searches: Merges) -> None:
+    expected = first_night(one_class, students(60))
+    one_class.service.hide(7, 8)
     tonight = [*students(60), student(99)]
     with slow_searches() as merges:
-        done = house.night(2, tonight)
+        done = one_class.night(2, tonight)
     assert merges == [True, False]
     assert {a.answer for a in done.manifest.absences} == {"found_by_search"}
-    assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
+    assert one_class.tables() == expected.night(2, tonight, one_class.service.classes).tables()
 
 
-def test_a_day_that_was_merged_and_is_held_changes_nothing(house: House, slow_searches: Merges) -> None:
-    expected = first_night(house, students(60))
+def test_a_day_that_was_merged_and_is_held_changes_nothing(one_class: House, slow_searches: Merges) -> None:
+    expected = first_night(one_class, students(60))
     with slow_searches() as merges:
-        is_held(house, 2, students(50))
+        is_held(one_class, 2, students(50))
     assert merges == [True]
-    assert not house.rollbook().warehouse.next.exists()
-    house.at(2).approve()
-    assert house.tables() == expected.night(2, students(50), house.service.classes).tables()
+    assert not one_class.rollbook().warehouse.next.exists()
+    one_class.at(2).approve()
+    assert one_class.tables() == expected.night(2, students(50), one_class.service.classes).tables()
 
 
-def test_a_second_landing_of_a_day_is_composed_of_both(house: House) -> None:
-    expected = first_night(house, students(12))
-    house.night(2, students(12))
-    house.night(2, students(11), fresh=True)
-    assert house.tables() == expected.night(2, students(11), house.service.classes).tables()
+def test_a_second_landing_of_a_day_is_composed_of_both(one_class: House) -> None:
+    expected = first_night(one_class, students(12))
+    one_class.night(2, students(12))
+    one_class.night(2, students(11), fresh=True)
+    assert one_class.tables() == expected.night(2, students(11), one_class.service.classes).tables()
 
 
-def test_a_night_that_fails_during_its_searches_ends_the_work_ahead(house: House, slow_searches: Merges) -> None:
-    expected = first_night(house, students(12))
-    house.service.on(faults.refused(401, "UNAUTHORIZED"), path="students", search=True)
+def test_a_night_that_fails_during_its_searches_ends_the_work_ahead(one_class: House, slow_searches: Merges) -> None:
+    expected = first_night(one_class, students(12))
+    one_class.service.on(faults.refused(401, "UNAUTHORIZED"), path="students", search=True)
     with slow_searches() as merges, pytest.raises(KeyRefusedError):
-        house.night(2, students(11))
+        one_class.night(2, students(11))
     assert merges == [True]
-    assert not house.rollbook().warehouse.next.exists()
+    assert not one_class.rollbook().warehouse.next.exists()
     assert [t.name for t in threading.enumerate() if t.name.startswith("ahead")] == []
-    house.service.mend()
-    house.night(2, students(11))
-    assert house.tables() == expected.night(2, students(11), house.service.classes).tables()
+    one_class.service.mend()
+    one_class.night(2, students(11))
+    assert one_class.tables() == expected.night(2, students(11), one_class.service.classes).tables()

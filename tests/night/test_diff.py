@@ -68,10 +68,10 @@ def a_refused_key(house: House) -> None:
     house.service.on(faults.refused(401, "AUTH_REQUIRED"), path="students", page=1)
 
 
-def test_it_says_what_the_sync_then_does(house: House) -> None:
-    begin(house)
-    a_normal_night(house.at(2))
-    preview = diff_now(house)
+def test_it_says_what_the_sync_then_does(one_class: House) -> None:
+    begin(one_class)
+    a_normal_night(one_class.at(2))
+    preview = diff_now(one_class)
     assert (preview.outcome, preview.reason) == ("synced", "")
     assert moved(preview) == {
         "students": (20, 1, 1, 1),
@@ -79,18 +79,18 @@ def test_it_says_what_the_sync_then_does(house: House) -> None:
         "student_activity": (20, 1, 0, 1),
         "student_classes": (20, 1, 0, 2),
     }
-    assert house.sync().manifest.counts == preview.counts
+    assert one_class.sync().manifest.counts == preview.counts
 
 
 @pytest.mark.parametrize("night", [a_normal_night, a_landslide, a_changed_contract, a_refused_key])
-def test_nothing_is_written_in_any_case(house: House, night: Callable[[House], None]) -> None:
+def test_nothing_is_written_in_any_case(one_class: House, night: Callable[[House], None]) -> None:
     """Not a file, not a folder, not a byte; and what was fetched is gone from the temporary folder."""
-    begin(house)
-    night(house.at(2))
-    before = everything(house.warehouse)
+    begin(one_class)
+    night(one_class.at(2))
+    before = everything(one_class.warehouse)
     with pytest.raises(KeyRefusedError) if night is a_refused_key else nullcontext():
-        diff_now(house)
-    assert everything(house.warehouse) == before
+        diff_now(one_class)
+    assert everything(one_class.warehouse) == before
     assert os.listdir(tempfile.gettempdir()) == []  # noqa: PTH208
 
 

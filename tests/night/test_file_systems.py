@@ -24,7 +24,7 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_5() -> Iterator[House]:
     with new_house(students(5)) as house:
         yield house.at(1)
 
@@ -42,38 +42,38 @@ def refuse(number: int, *, wanted: Any = lambda *_: True, call: Any = None) -> A
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_refused_by_name(
-    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse(number))
     with pytest.raises(MachineError) as refused:
-        house.sync()
-    kind = machine.file_system(house.warehouse)
+        school_of_5.sync()
+    kind = machine.file_system(school_of_5.warehouse)
     assert f"({kind}) has no locks ({os.strerror(number)})" in refused.value.message
     assert "or keep that folder on a local disk" in refused.value.message
-    assert not house.published.exists()
+    assert not school_of_5.published.exists()
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOTSUP])
 def test_a_folder_that_cannot_be_flushed_is_one_warning(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
     is_folder = lambda fd: stat.S_ISDIR(os.fstat(fd).st_mode)  # noqa: E731
     monkeypatch.setattr(os, "fsync", refuse(number, wanted=is_folder, call=os.fsync))
     monkeypatch.setattr(files, "reported_disks", set())
     with caplog.at_level(logging.WARNING):
-        house.sync()
-        house.night(2, students(6))
-    assert house.query("SELECT COUNT(*) FROM students") == [(6,)]
+        school_of_5.sync()
+        school_of_5.night(2, students(6))
+    assert school_of_5.query("SELECT COUNT(*) FROM students") == [(6,)]
     warnings = [line for line in caplog.messages if "cannot flush a folder" in line]
     assert len(warnings) == 1
-    assert machine.file_system(house.warehouse) in warnings[0]
+    assert machine.file_system(school_of_5.warehouse) in warnings[0]
 
 
-def test_a_file_that_cannot_be_flushed_is_no_success(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_flushed_is_no_success(school_of_5: House, monkeypatch: pytest.MonkeyPatch) -> None:
     is_file = lambda fd: stat.S_ISREG(os.fstat(fd).st_mode)  # noqa: E731
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO, wanted=is_file, call=os.fsync))
     with pytest.raises(MachineError, match="reports an error"):
-        house.sync()
+        school_of_5.sync()
 
 
 def refused_modes(monkeypatch: pytest.MonkeyPatch, *, left: int, silently: bool) -> None:
@@ -95,24 +95,27 @@ def refused_modes(monkeypatch: pytest.MonkeyPatch, *, left: int, silently: bool)
 
 @pytest.mark.parametrize("silently", [False, True])
 def test_where_files_cannot_be_made_private_nothing_is_written(
-    house: House, monkeypatch: pytest.MonkeyPatch, *, silently: bool
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, *, silently: bool
 ) -> None:
     refused_modes(monkeypatch, left=0o644, silently=silently)
     with pytest.raises(MachineError) as refused:
-        house.sync()
-    assert f"its file system ({machine.file_system(house.warehouse)}) leaves it the mode 755" in refused.value.message
+        school_of_5.sync()
+    assert (
+        f"its file system ({machine.file_system(school_of_5.warehouse)}) leaves it the mode 755"
+        in refused.value.message
+    )
     assert "other accounts of this machine could read" in refused.value.message
-    assert not (house.warehouse / "raw").exists()
+    assert not (school_of_5.warehouse / "raw").exists()
 
 
 @pytest.mark.parametrize("silently", [False, True])
 def test_a_share_that_is_mounted_for_this_account_only_needs_no_modes(
-    house: House, monkeypatch: pytest.MonkeyPatch, *, silently: bool
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, *, silently: bool
 ) -> None:
     """The published file may then not be shared either, which is no reason to refuse."""
     refused_modes(monkeypatch, left=0o600, silently=silently)
-    house.sync(over={"published_mode": "0640"})
-    assert house.query("SELECT COUNT(*) FROM students") == [(5,)]
+    school_of_5.sync(over={"published_mode": "0640"})
+    assert school_of_5.query("SELECT COUNT(*) FROM students") == [(5,)]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounting a file system takes root")
@@ -124,7 +127,7 @@ def test_the_file_system_is_named_by_its_nearest_mount() -> None:
 
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.ETXTBSY, errno.EACCES])
 def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
-    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(files, "RETRY_WAITS", (0, 0, 0))
     tries: dict[str, int] = {}
@@ -134,25 +137,25 @@ def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
         return tries[str(target)] < 4
 
     monkeypatch.setattr(Path, "replace", refuse(number, wanted=often, call=Path.replace))
-    house.sync()
-    house.night(2, [student(1, name="Another"), *students(4, first=2)])
-    assert house.query("SELECT name FROM students WHERE student_id = 1") == [("Another",)]
+    school_of_5.sync()
+    school_of_5.night(2, [student(1, name="Another"), *students(4, first=2)])
+    assert school_of_5.query("SELECT name FROM students WHERE student_id = 1") == [("Another",)]
 
 
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
 def test_a_refused_rename_is_told_and_the_next_sync_recovers(
-    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+    school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    house.sync()
-    before = house.state()
+    school_of_5.sync()
+    before = school_of_5.state()
     with monkeypatch.context() as patched:
         patched.setattr(files, "RETRY_WAITS", (0, 0, 0))
-        published = lambda _, target: target == house.published  # noqa: E731
+        published = lambda _, target: target == school_of_5.published  # noqa: E731
         patched.setattr(Path, "replace", refuse(number, wanted=published, call=Path.replace))
         with pytest.raises(MachineError) as refused:
-            house.night(2, students(6))
-    assert refused.value.message.startswith(f"{house.published} cannot be replaced: another program has it open")
-    assert house.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
-    house.sync()
-    assert house.query("SELECT COUNT(*) FROM students") == [(6,)]
-    assert rows(house.published, "SELECT COUNT(*) FROM history.students WHERE student_id = 6") == [(1,)]
+            school_of_5.night(2, students(6))
+    assert refused.value.message.startswith(f"{school_of_5.published} cannot be replaced: another program has it open")
+    assert school_of_5.state()["rollbook.duckdb"] == before["rollbook.duckdb"]
+    school_of_5.sync()
+    assert school_of_5.query("SELECT COUNT(*) FROM students") == [(6,)]
+    assert rows(school_of_5.published, "SELECT COUNT(*) FROM history.students WHERE student_id = 6") == [(1,)]

@@ -21,14 +21,14 @@ def hidden_since(house: House, number: int) -> list[object]:
     return [a.hidden_since for a in house.landings(night(number))[-1].absences]
 
 
-def test_a_few_hidden_students_stay_current_with_a_dated_finding(house: House) -> None:
-    expected = first_night(house, students(60))
-    house.service.hide(7, 8)
+def test_a_few_hidden_students_stay_current_with_a_dated_finding(one_class: House) -> None:
+    expected = first_night(one_class, students(60))
+    one_class.service.hide(7, 8)
     for number in (2, 3):
-        house.night(number, [*students(60), student(100 + number)])
-    expected.night(2, [*students(60), student(102)], house.service.classes)
-    assert house.tables() == expected.night(3, [*students(60), student(103)], house.service.classes).tables()
-    assert house.query(FINDING) == [
+        one_class.night(number, [*students(60), student(100 + number)])
+    expected.night(2, [*students(60), student(102)], one_class.service.classes)
+    assert one_class.tables() == expected.night(3, [*students(60), student(103)], one_class.service.classes).tables()
+    assert one_class.query(FINDING) == [
         (
             "students",
             2,
@@ -38,58 +38,60 @@ def test_a_few_hidden_students_stay_current_with_a_dated_finding(house: House) -
             f" {night(2)}",
         )
     ]
-    assert [m.walks[0].walks for n in (2, 3) for m in house.landings(night(n))] == [2, 1]
-    house.service.mend()
-    house.night(4, students(60))
-    assert house.query(FINDING) == []
+    assert [m.walks[0].walks for n in (2, 3) for m in one_class.landings(night(n))] == [2, 1]
+    one_class.service.mend()
+    one_class.night(4, students(60))
+    assert one_class.query(FINDING) == []
 
 
 @pytest.mark.story
-def test_a_short_list_is_unproven_every_night_and_adds_newcomers(house: House) -> None:
-    first_night(house, students(60))
-    house.service.hide(*range(1, 21))
+def test_a_short_list_is_unproven_every_night_and_adds_newcomers(one_class: House) -> None:
+    first_night(one_class, students(60))
+    one_class.service.hide(*range(1, 21))
     for number in (2, 3):
-        done = house.night(number, [*students(60), student(100 + number)])
+        done = one_class.night(number, [*students(60), student(100 + number)])
         assert done.manifest.verdict is Verdict.UNPROVEN
         assert done.manifest.reason == (
             "students could not be proven complete (20 records are found by search and listed by no walk), so nothing"
             " was removed from them"
         )
-    assert house.query("SELECT COUNT(*) FROM students") == [(62,)]
-    assert {*hidden_since(house, 3)} == {None}
+    assert one_class.query("SELECT COUNT(*) FROM students") == [(62,)]
+    assert {*hidden_since(one_class, 3)} == {None}
 
 
-def test_the_day_of_a_hidden_student_is_kept_over_an_unproven_night(house: House) -> None:
-    first_night(house, students(60))
-    house.service.hide(7)
-    house.night(2, students(60))
-    house.service.on(faults.stated(page=9), path="students", times=3)
-    house.night(3, students(60))
-    house.night(4, students(60))
-    assert hidden_since(house, 3) == []
-    assert hidden_since(house, 4) == [night(2)]
+def test_the_day_of_a_hidden_student_is_kept_over_an_unproven_night(one_class: House) -> None:
+    first_night(one_class, students(60))
+    one_class.service.hide(7)
+    one_class.night(2, students(60))
+    one_class.service.on(faults.stated(page=9), path="students", times=3)
+    one_class.night(3, students(60))
+    one_class.night(4, students(60))
+    assert hidden_since(one_class, 3) == []
+    assert hidden_since(one_class, 4) == [night(2)]
 
 
-def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(house: House) -> None:
-    expected: Expected = first_night(house, students(60))
+def test_a_slip_of_the_list_removes_nobody_and_brings_who_joined(one_class: House) -> None:
+    expected: Expected = first_night(one_class, students(60))
     tonight = [*students(60), student(99)]
-    house.service.on(lambda request, reply: house.service.listed(request, students(40)), path="students", times=1)
-    done = house.night(2, tonight)
+    one_class.service.on(
+        lambda request, reply: one_class.service.listed(request, students(40)), path="students", times=1
+    )
+    done = one_class.night(2, tonight)
     assert done.manifest.proven
     assert {a.answer for a in done.manifest.absences} == {"listed_again"}
-    assert house.tables() == expected.night(2, tonight, house.service.classes).tables()
-    past.rebuild(house.rollbook().writer())
-    assert house.tables() == expected.tables()
+    assert one_class.tables() == expected.night(2, tonight, one_class.service.classes).tables()
+    past.rebuild(one_class.rollbook().writer())
+    assert one_class.tables() == expected.tables()
 
 
-def test_who_left_is_removed_where_an_empty_search_is_answered_404(house: House) -> None:
-    expected = first_night(house, students(60))
-    house.service.on(faults.no_match(404), path="students", search=True, times=None)
-    done = house.night(2, students(58))
+def test_who_left_is_removed_where_an_empty_search_is_answered_404(one_class: House) -> None:
+    expected = first_night(one_class, students(60))
+    one_class.service.on(faults.no_match(404), path="students", search=True, times=None)
+    done = one_class.night(2, students(58))
     assert (done.manifest.proven, {a.answer for a in done.manifest.absences}) == (True, {"removed"})
-    assert house.tables() == expected.night(2, students(58), house.service.classes).tables()
-    past.rebuild(house.rollbook().writer())
-    assert house.tables() == expected.tables()
+    assert one_class.tables() == expected.night(2, students(58), one_class.service.classes).tables()
+    past.rebuild(one_class.rollbook().writer())
+    assert one_class.tables() == expected.tables()
 
 
 @pytest.mark.parametrize(
@@ -100,11 +102,11 @@ def test_who_left_is_removed_where_an_empty_search_is_answered_404(house: House)
         ("m&uuml;ller@school.example", "m\u00fcller@school.example"),
     ],
 )
-def test_a_search_finds_an_email_that_the_service_writes_differently(house: House, held: str, stored: str) -> None:
+def test_a_search_finds_an_email_that_the_service_writes_differently(one_class: House, held: str, stored: str) -> None:
     """The service compares bytes, and the warehouse stores the composed letter, without HTML's references."""
     everybody = [*students(6), student(7, email=held, reference_id=None), *students(50, first=8)]
-    first_night(house, everybody)
-    house.service.hide(7)
-    house.night(2, everybody)
-    assert house.query("SELECT email FROM students WHERE student_id = 7") == [(stored,)]
-    assert [a.answer for a in house.landings(night(2))[-1].absences] == ["found_by_search"]
+    first_night(one_class, everybody)
+    one_class.service.hide(7)
+    one_class.night(2, everybody)
+    assert one_class.query("SELECT email FROM students WHERE student_id = 7") == [(stored,)]
+    assert [a.answer for a in one_class.landings(night(2))[-1].absences] == ["found_by_search"]

@@ -133,34 +133,34 @@ def as_a_float_with_half_an_emoji(request: Asked, reply: Reply) -> Reply:
     return Reply(body=body)
 
 
-def test_half_an_emoji_costs_one_record_whose_id_stays_known(house: House) -> None:
+def test_half_an_emoji_costs_one_record_whose_id_stays_known(one_class: House) -> None:
     """A name that was cut in the middle of a surrogate pair is JSON, but not text; and a record must have a name."""
-    house.night(1, students(9))
+    one_class.night(1, students(9))
     expected = Expected().night(1, students(9), classes(1))
     for number in (2, 3):
-        house.service.on(as_a_float_with_half_an_emoji, path="students")
-        house.at(number).sync()
+        one_class.service.on(as_a_float_with_half_an_emoji, path="students")
+        one_class.at(number).sync()
         expected.night(number, students(9), classes(1), refused=[5])
-        assert house.tables() == expected.tables()
-    house.at(4).sync()
-    assert house.tables() == expected.night(4, students(9), classes(1)).tables()
-    assert house.query("SELECT DISTINCT change FROM changes") == [("added",)]
-    rejects = house.query(
+        assert one_class.tables() == expected.tables()
+    one_class.at(4).sync()
+    assert one_class.tables() == expected.night(4, students(9), classes(1)).tables()
+    assert one_class.query("SELECT DISTINCT change FROM changes") == [("added",)]
+    rejects = one_class.query(
         "SELECT snapshot_date, id, reason = 'name: expected str, got null' FROM ops.rejects ORDER BY 1"
     )
     assert rejects == [(night(2), 5, True), (night(3), 5, True)]
-    assert house.query("SELECT outcome, proven FROM ops.syncs") == [("synced", True)] * 4
+    assert one_class.query("SELECT outcome, proven FROM ops.syncs") == [("synced", True)] * 4
 
 
 @pytest.mark.parametrize("depth", daily([100, 980, 5000], 980))
-def test_a_record_nested_without_end_costs_one_record_and_no_night(house: House, depth: int) -> None:
-    house.night(1, students(9))
+def test_a_record_nested_without_end_costs_one_record_and_no_night(one_class: House, depth: int) -> None:
+    one_class.night(1, students(9))
     deep = b'"id":5,"deep":%s,' % (b"[" * depth + b"]" * depth)
-    house.service.on(
+    one_class.service.on(
         lambda request, reply: Reply(body=reply.content().replace(b'"id":5,', deep).replace(b"Number5", b"Renamed")),
         path="students",
     )
-    house.at(2).sync()
+    one_class.at(2).sync()
     expected = Expected().night(1, students(9), classes(1)).night(2, students(9), classes(1), refused=[5])
-    assert house.tables() == expected.tables()
-    assert house.query("SELECT id, reason FROM ops.rejects") == [(5, "it is nested more than 64 levels deep")]
+    assert one_class.tables() == expected.tables()
+    assert one_class.query("SELECT id, reason FROM ops.rejects") == [(5, "it is nested more than 64 levels deep")]

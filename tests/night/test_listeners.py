@@ -49,28 +49,28 @@ class Broken(Listener):
 
 
 def test_a_listener_that_fails_is_told_everything_and_fails_no_night(
-    house: House, caplog: pytest.LogCaptureFixture
+    one_class: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rollbook, broken = house.at(1).rollbook(), Broken()
+    rollbook, broken = one_class.at(1).rollbook(), Broken()
     rollbook.listeners = replace(rollbook.listeners, each=(broken, *rollbook.listeners))
-    house.service.students = students(20)
+    one_class.service.students = students(20)
     with caplog.at_level(logging.WARNING):
         sync(rollbook.writer())
     assert broken.told == ["began 02:15", "before True 02:15", "published 02:15", "ended 02:15"]
-    assert house.query("SELECT COUNT(*) FROM students") == [(20,)]
-    assert (house.warehouse / "report.html").is_file(), "those after it are told, too"
+    assert one_class.query("SELECT COUNT(*) FROM students") == [(20,)]
+    assert (one_class.warehouse / "report.html").is_file(), "those after it are told, too"
     assert caplog.text.count("a broken listener could not be brought up to date: ValueError") == 4
     assert "Maria" not in caplog.text
-    house.at(2).service.students = students(5)
+    one_class.at(2).service.students = students(5)
     broken.told.clear()
     with pytest.raises(HeldError):
         sync(rollbook.writer())
     assert broken.told == ["began 02:15", "failed HeldError 02:15", "ended 02:15"]
 
 
-def test_they_learn_once_of_a_merge_that_fails(house: House) -> None:
-    house.night(1, students(3))
-    rollbook, broken = house.at(2).rollbook(), Broken()
+def test_they_learn_once_of_a_merge_that_fails(one_class: House) -> None:
+    one_class.night(1, students(3))
+    rollbook, broken = one_class.at(2).rollbook(), Broken()
     rollbook.listeners = replace(rollbook.listeners, each=(broken,))
     with pytest.raises(RollbookError), rollbook.writer().writing():
         snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())

@@ -32,16 +32,16 @@ for _ in sys.stdin:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def school_of_5() -> Iterator[House]:
     with new_house(students(5), classes(2)) as house:
         yield house
 
 
 @pytest.fixture
-def reader(house: House) -> Iterator[Program]:
+def reader(school_of_5: House) -> Iterator[Program]:
     """A process that stays open over the published file."""
-    begin(house)
-    with program("-c", STAYS_OPEN, house.published) as running:
+    begin(school_of_5)
+    with program("-c", STAYS_OPEN, school_of_5.published) as running:
         yield running
 
 
@@ -50,23 +50,23 @@ def connects(reader: Program) -> list[int]:
     return [int(n) for n in reader.ask("again").strip("[]").split(",")]
 
 
-def test_an_open_process_sees_the_newer_night_on_its_next_connection(house: House, reader: Program) -> None:
+def test_an_open_process_sees_the_newer_night_on_its_next_connection(school_of_5: House, reader: Program) -> None:
     """Also an older file that is put back, and the night after that."""
     assert connects(reader) == [5]
-    house.night(2, students(7))
+    school_of_5.night(2, students(7))
     assert connects(reader) == [5, 7]
-    restore(house.rollbook().writer(), house.rollbook().warehouse.kept()[0])
+    restore(school_of_5.rollbook().writer(), school_of_5.rollbook().warehouse.kept()[0])
     assert connects(reader) == [5, 7, 5]
-    house.night(3, students(8))
+    school_of_5.night(3, students(8))
     assert connects(reader) == [5, 7, 5, 8]
 
 
-def test_who_forgets_read_only_is_refused_and_locks_nobody_out(house: House) -> None:
+def test_who_forgets_read_only_is_refused_and_locks_nobody_out(school_of_5: House) -> None:
     """Also its owner: nobody may write to a version."""
     if os.geteuid() != 0:
         pytest.skip("the superuser alone can be another account: run this test as root")
-    begin(house)
-    version = house.published.resolve()
+    begin(school_of_5)
+    version = school_of_5.published.resolve()
     with tempfile.TemporaryDirectory(dir="/tmp") as shared:  # others must reach it
         mine = Path(shutil.copy(version, shared))
         os.chown(mine, NOBODY, NOBODY)
@@ -81,27 +81,31 @@ def test_who_forgets_read_only_is_refused_and_locks_nobody_out(house: House) -> 
             os.seteuid(0)
 
 
-def test_a_published_file_becomes_a_link_and_keeps_its_content(house: House) -> None:
+def test_a_published_file_becomes_a_link_and_keeps_its_content(school_of_5: House) -> None:
     """As a copy from a backup is: a plain file."""
-    begin(house)
-    plain = house.published.read_bytes()
-    shutil.rmtree(house.warehouse / "published")
-    house.published.unlink()
-    house.published.write_bytes(plain)
-    house.night(2, students(7))
-    assert house.published.is_symlink()
-    versions = house.rollbook().warehouse.kept()
+    begin(school_of_5)
+    plain = school_of_5.published.read_bytes()
+    shutil.rmtree(school_of_5.warehouse / "published")
+    school_of_5.published.unlink()
+    school_of_5.published.write_bytes(plain)
+    school_of_5.night(2, students(7))
+    assert school_of_5.published.is_symlink()
+    versions = school_of_5.rollbook().warehouse.kept()
     assert [path.read_bytes() for path in versions] == [plain]
-    assert house.query("SELECT COUNT(*) FROM students") == [(7,)]
+    assert school_of_5.query("SELECT COUNT(*) FROM students") == [(7,)]
 
 
 SNAPSHOTS = "SELECT snapshot_date, COUNT(*) FROM snapshots.students GROUP BY ALL ORDER BY ALL"
 
 
-def test_a_connection_finds_the_snapshots_of_a_moved_warehouse_where_it_says(house: House, tmp_path: Path) -> None:
-    begin(house)
-    house.night(2, students(7))
-    moved = House(Path(shutil.move(house.warehouse, tmp_path / "moved")), house.service, **house.over).at(2)
+def test_a_connection_finds_the_snapshots_of_a_moved_warehouse_where_it_says(
+    school_of_5: House, tmp_path: Path
+) -> None:
+    begin(school_of_5)
+    school_of_5.night(2, students(7))
+    moved = House(
+        Path(shutil.move(school_of_5.warehouse, tmp_path / "moved")), school_of_5.service, **school_of_5.over
+    ).at(2)
     with duckdb.connect(moved.published, read_only=True) as con:
         with pytest.raises(duckdb.IOException, match="No files found"):
             con.execute(SNAPSHOTS)

@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.fixture
-def house(made: House) -> Iterator[House]:
+def four_nights(made: House) -> Iterator[House]:
     """The same, as it was."""
     with folder() as aside:
         shutil.copytree(made.warehouse, aside / "w", symlinks=True)
@@ -75,46 +75,46 @@ def state(root: Path) -> dict[str, str]:
     return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
 
-def test_every_file_of_ours_that_stays_has_its_format_number(house: House) -> None:
-    paths = [p for p in house.warehouse.rglob("*.json*") if p.name not in ("pages.jsonl", "rejects.jsonl")]
+def test_every_file_of_ours_that_stays_has_its_format_number(four_nights: House) -> None:
+    paths = [p for p in four_nights.warehouse.rglob("*.json*") if p.name not in ("pages.jsonl", "rejects.jsonl")]
     assert {p.name for p in paths} >= {"manifest.json", "expired.json", "_day.json", "register.json", "codes.json"}
     for path in paths:
         for line in path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]:
             assert msgspec.json.decode(line)["format"] == FORMAT, path
-    assert house.query("SELECT format FROM spans.version") == [(FORMAT,)]
+    assert four_nights.query("SELECT format FROM spans.version") == [(FORMAT,)]
 
 
 @pytest.mark.parametrize(
     ("kept", "number"), [*((kept, OTHER) for kept in NEEDED), (NEEDED[0], 0), (NEEDED[0], None), (NEEDED[3], None)]
 )
-def test_a_file_of_another_version_is_never_called_damaged(house: House, kept: str, number: int | None) -> None:
-    path = max(house.warehouse.glob(kept))
+def test_a_file_of_another_version_is_never_called_damaged(four_nights: House, kept: str, number: int | None) -> None:
+    path = max(four_nights.warehouse.glob(kept))
     change(path, number)
-    before = state(house.warehouse)
+    before = state(four_nights.warehouse)
     theirs = "without a format number" if number is None else f"format {number}"
     says = f"{path} was written by another version of Rollbook ({theirs}, this one reads {FORMAT}). Nothing was changed"
-    for work in (house.sync, lambda: past.rebuild(house.rollbook().writer())):
+    for work in (four_nights.sync, lambda: past.rebuild(four_nights.rollbook().writer())):
         with pytest.raises(OtherVersionError) as refused:
             work()
         assert refused.value.message.startswith(says)
         assert refused.value.exit_code == 2
     try:
-        problems = status_of(house.rollbook()).problems
+        problems = status_of(four_nights.rollbook()).problems
     except OtherVersionError as error:
         problems = (error.message,)
     assert any(says in problem for problem in problems)
-    assert any(finding.says.startswith(says) for finding in findings_of(house.rollbook()))
-    assert state(house.warehouse) == before
+    assert any(finding.says.startswith(says) for finding in findings_of(four_nights.rollbook()))
+    assert state(four_nights.warehouse) == before
 
 
 @pytest.mark.parametrize("kept", BESIDES)
 def test_an_optional_file_stays_as_another_version_wrote_it(
-    house: House, kept: str, caplog: pytest.LogCaptureFixture
+    four_nights: House, kept: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = house.warehouse / kept
+    path = four_nights.warehouse / kept
     change(path, OTHER)
     before = path.read_bytes()
-    house.sync()
+    four_nights.sync()
     assert f"{path} was written by another version of Rollbook (format {OTHER}" in caplog.text
     assert path.read_bytes() == before
 
@@ -122,38 +122,38 @@ def test_an_optional_file_stays_as_another_version_wrote_it(
 @pytest.mark.parametrize(
     "statement", [f"UPDATE spans.version SET format = {OTHER}", "ALTER TABLE spans.version DROP format"]
 )
-def test_a_published_file_of_another_version_is_kept_as_it_is(house: House, statement: str) -> None:
-    warehouse = house.rollbook().warehouse
-    newest = target(house.published)
+def test_a_published_file_of_another_version_is_kept_as_it_is(four_nights: House, statement: str) -> None:
+    warehouse = four_nights.rollbook().warehouse
+    newest = target(four_nights.published)
     assert newest is not None
 
     def amend(con: duckdb.DuckDBPyConnection) -> None:
         con.execute(statement)
 
     warehouse.restore(newest, amend)
-    before = state(house.warehouse)
+    before = state(four_nights.warehouse)
     says = "rollbook.duckdb was written by another version of Rollbook"
     with pytest.raises(OtherVersionError, match=says):
-        house.sync()
-    with pytest.raises(OtherVersionError, match=says), Book(house.warehouse).open():
+        four_nights.sync()
+    with pytest.raises(OtherVersionError, match=says), Book(four_nights.warehouse).open():
         pass
-    assert state(house.warehouse) == before
+    assert state(four_nights.warehouse) == before
 
 
-def test_a_log_of_another_version_is_not_counted_as_unreadable(house: House) -> None:
-    (path,) = (house.warehouse / "private").glob("access-*.jsonl")
+def test_a_log_of_another_version_is_not_counted_as_unreadable(four_nights: House) -> None:
+    (path,) = (four_nights.warehouse / "private").glob("access-*.jsonl")
     change(path, OTHER)
     with pytest.raises(OtherVersionError, match=path.name):
-        access.entries(house.warehouse)
+        access.entries(four_nights.warehouse)
 
 
-def test_a_copy_of_another_version_is_not_replaced(house: House) -> None:
-    copy = Path(str(house.over["lake"]).removeprefix("file://"))
+def test_a_copy_of_another_version_is_not_replaced(four_nights: House) -> None:
+    copy = Path(str(four_nights.over["lake"]).removeprefix("file://"))
     path = max(copy.rglob("catalog-*.json"))
     before = path.read_bytes()
     change(path, OTHER)
     try:
         with pytest.raises(OtherVersionError, match=path.name):
-            house.rollbook().listener(Mirror).status()
+            four_nights.rollbook().listener(Mirror).status()
     finally:
         path.write_bytes(before)

@@ -36,22 +36,22 @@ CLASSES: list[tuple[Record, str]] = [
 ]
 
 
-def test_each_rule_refuses_its_record_and_what_was_known_of_it_stays(house: House) -> None:
+def test_each_rule_refuses_its_record_and_what_was_known_of_it_stays(one_class: House) -> None:
     """All rules at once: every fifth record breaks a rule. Nothing else is lost, and a leaver is still removed."""
     good_students = students(5 * len(STUDENTS) + 1)
     good_classes = classes(5 * len(CLASSES), first=1001)
-    begin(house, good_students, good_classes)
+    begin(one_class, good_students, good_classes)
     # Everybody has a new name tonight; a refused record's is not taken over.
     tonight = [student(s["id"], name="Pupil Renamed") if s["id"] % 2 else s for s in good_students]
     tonight = [student(s["id"], **(s | STUDENTS[i // 5][0])) if i % 5 == 0 else s for i, s in enumerate(tonight[:-1])]
     there = [school_class(c["class_id"], **CLASSES[i // 5][0]) if i % 5 == 0 else c for i, c in enumerate(good_classes)]
-    house.night(2, tonight, there)
+    one_class.night(2, tonight, there)
 
     refused = [s["id"] for s in tonight[::5]] + [c["class_id"] for c in there[::5]]
     expected = Expected().night(1, good_students, good_classes).night(2, tonight, there, refused=refused)
-    assert house.tables() == expected.tables()
-    assert len(house.tables()["main.students"]) == 5 * len(STUDENTS)
-    listed = house.query(
+    assert one_class.tables() == expected.tables()
+    assert len(one_class.tables()["main.students"]) == 5 * len(STUDENTS)
+    listed = one_class.query(
         'SELECT snapshot_date, landing, set_name, page, "position", id, reason, record FROM ops.rejects'
         " ORDER BY set_name DESC, page, 5"
     )
@@ -65,7 +65,7 @@ def test_each_rule_refuses_its_record_and_what_was_known_of_it_stays(house: Hous
     ]
     assert listed == rejected
     counts = "outcome, proven, rejected, verified, removed"
-    assert house.query(f"SELECT {counts} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
+    assert one_class.query(f"SELECT {counts} FROM ops.syncs WHERE snapshot_date = DATE '{night(2)}'") == [
         ("synced", True, len(rejected), 1, 1)
     ]
 
@@ -86,50 +86,52 @@ BAD_IDS: list[tuple[Any, str]] = [
 ]
 
 
-def test_an_unreadable_id_refuses_the_record_and_unproves_the_set(house: House) -> None:
+def test_an_unreadable_id_refuses_the_record_and_unproves_the_set(one_class: House) -> None:
     """Nobody can tell whose record that is, so nobody is removed tonight; student 1 is, tomorrow."""
-    house.over = {"walks": 1}
-    begin(house, students(60))
+    one_class.over = {"walks": 1}
+    begin(one_class, students(60))
     odd = [student(900, id=value) for value, _ in BAD_IDS]
-    house.night(2, [*students(60)[1:], *odd])
+    one_class.night(2, [*students(60)[1:], *odd])
     expected = (
         Expected().night(1, students(60), classes(1)).night(2, students(60)[1:], classes(1), unproven=["students"])
     )
-    assert house.tables() == expected.tables()
-    listed = house.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects ORDER BY 3')
+    assert one_class.tables() == expected.tables()
+    listed = one_class.query('SELECT set_name, page, "position", id, reason, record FROM ops.rejects ORDER BY 3')
     assert listed == [
         ("students", 1, 60 + i, None, reason, text(record))
         for i, (record, (_, reason)) in enumerate(zip(odd, BAD_IDS, strict=True))
     ]
-    house.night(3, students(60)[1:])
-    assert house.tables() == expected.night(3, students(60)[1:], classes(1)).tables()
+    one_class.night(3, students(60)[1:])
+    assert one_class.tables() == expected.night(3, students(60)[1:], classes(1)).tables()
 
 
-def test_records_count_once_however_often_they_are_walked_or_listed(house: House) -> None:
+def test_records_count_once_however_often_they_are_walked_or_listed(one_class: House) -> None:
     """A set that stays unproven is walked three times, and some services list a record several times."""
-    begin(house, students(9), classes(9))
+    begin(one_class, students(9), classes(9))
     there = [*classes(9)[:7], *(school_class(None, class_title=title) for title in ("One", "Two"))]
     bad = [student(i, registration_date="soon" if i <= 2 else "2025-09-01", **no_name(i == 9)) for i in range(1, 10)]
-    house.service.on(faults.records(lambda data: data * 2), path="students", times=None)
-    house.service.on(faults.stated(total_count=18), path="students", times=None)
-    done = house.night(2, bad, there).manifest
+    one_class.service.on(faults.records(lambda data: data * 2), path="students", times=None)
+    one_class.service.on(faults.stated(total_count=18), path="students", times=None)
+    done = one_class.night(2, bad, there).manifest
     assert [(w.set, w.walks, w.proof) for w in done.walks] == [("students", 3, None), ("classes", 3, None)]
     assert done.rejected == {"students": 1, "classes": 2}
-    assert house.query("SELECT set_name, received, rejected FROM ops.sync_sets ORDER BY snapshot_date, 1 DESC")[2:] == [
+    assert one_class.query("SELECT set_name, received, rejected FROM ops.sync_sets ORDER BY snapshot_date, 1 DESC")[
+        2:
+    ] == [
         ("students", 54, 1),
         ("classes", 27, 2),
     ]
-    assert house.query("SELECT set_name, id FROM ops.rejects ORDER BY 1, 2") == [
+    assert one_class.query("SELECT set_name, id FROM ops.rejects ORDER BY 1, 2") == [
         *[("classes", None)] * 2,
         ("students", 9),
     ]
-    assert house.query("SELECT id, column_name FROM ops.refused_values ORDER BY 1") == [
+    assert one_class.query("SELECT id, column_name FROM ops.refused_values ORDER BY 1") == [
         (1, "registration_date"),
         (2, "registration_date"),
     ]
-    tables = house.tables()
-    past.rebuild(house.rollbook().writer())
-    assert (house.tables(), house.query("SELECT COUNT(*) FROM ops.rejects")) == (tables, [(3,)])
+    tables = one_class.tables()
+    past.rebuild(one_class.rollbook().writer())
+    assert (one_class.tables(), one_class.query("SELECT COUNT(*) FROM ops.rejects")) == (tables, [(3,)])
 
 
 def no_name(is_so: bool) -> Record:
@@ -138,27 +140,27 @@ def no_name(is_so: bool) -> Record:
 
 @pytest.mark.story
 @pytest.mark.parametrize("bad", [5, 6])
-def test_a_set_walked_three_times_counts_each_bad_value_once(house: House, bad: int) -> None:
-    begin(house, students(9), classes(1))
-    house.service.on(faults.stated(total_count=10), path="students", times=None)
+def test_a_set_walked_three_times_counts_each_bad_value_once(one_class: House, bad: int) -> None:
+    begin(one_class, students(9), classes(1))
+    one_class.service.on(faults.stated(total_count=10), path="students", times=None)
     tonight = [student(i, registration_date="soon" if i <= bad else "2025-09-01") for i in range(1, 10)]
     if bad == 5:
-        assert house.night(2, tonight).manifest.verdict is Verdict.UNPROVEN
+        assert one_class.night(2, tonight).manifest.verdict is Verdict.UNPROVEN
         return
     with pytest.raises(ContractChangedError, match=r"6 of 9 values of students.registration_date were refused"):
-        house.night(2, tonight)
+        one_class.night(2, tonight)
 
 
-def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None:
+def test_a_refused_record_found_by_search_is_not_a_removal(one_class: House) -> None:
     """The walk missed the student, and the record that the search found is refused: what was known stays."""
-    begin(house, students(8))
+    begin(one_class, students(8))
     broken = student(5, name=None)
-    house.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students", times=None)
-    house.service.on(faults.stated(total_count=7), path="students", times=None)
-    house.night(2, [broken if s["id"] == 5 else s for s in students(8)])
+    one_class.service.on(faults.records(lambda data: [s for s in data if s["id"] != 5]), path="students", times=None)
+    one_class.service.on(faults.stated(total_count=7), path="students", times=None)
+    one_class.night(2, [broken if s["id"] == 5 else s for s in students(8)])
     expected = Expected().night(1, students(8), classes(1)).night(2, students(8), classes(1), refused=[5])
-    assert house.tables() == expected.tables()
-    assert house.query("SELECT found_by_search, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
+    assert one_class.tables() == expected.tables()
+    assert one_class.query("SELECT found_by_search, removed, rejected FROM ops.syncs ORDER BY snapshot_date") == [
         (0, 0, 0),
         (1, 0, 1),
     ]
@@ -168,8 +170,8 @@ def test_a_refused_record_found_by_search_is_not_a_removal(house: House) -> None
 
 
 @pytest.mark.story
-def test_one_bad_value_costs_one_value_alone(house: House) -> None:
-    begin(house, students(8))
+def test_one_bad_value_costs_one_value_alone(one_class: House) -> None:
+    begin(one_class, students(8))
     odd = student(
         5,
         name="Pupil Renamed",
@@ -177,51 +179,53 @@ def test_one_bad_value_costs_one_value_alone(house: House) -> None:
         classes=[entry(class_id=502)],
         **within("summary", average_score=-1, completion_rate=104.5),
     )
-    house.night(2, [odd if s["id"] == 5 else s for s in students(8)])
-    assert house.query(
+    one_class.night(2, [odd if s["id"] == 5 else s for s in students(8)])
+    assert one_class.query(
         "SELECT name, registration_date, class_id, average_score, completion_rate FROM students"
         " JOIN student_classes USING (student_id) JOIN student_summaries USING (student_id) WHERE student_id = 5"
     ) == [("Pupil Renamed", None, 502, None, 104.5)]
-    assert house.query("SELECT * FROM ops.refused_values ORDER BY column_name") == [
+    assert one_class.query("SELECT * FROM ops.refused_values ORDER BY column_name") == [
         (night(2), 1, "students", 1, 5, 5, "student_summaries", "average_score", "negative"),
         (night(2), 1, "students", 1, 5, 5, "students", "registration_date", "not a date"),
     ]
-    assert house.query("FROM ops.rejects") == []
+    assert one_class.query("FROM ops.rejects") == []
     findings = (
         "SELECT kind, about, how_many, description FROM data_quality WHERE kind IN ('refused value', 'above 100')"
     )
-    assert house.query(f"{findings} ORDER BY ALL") == [
+    assert one_class.query(f"{findings} ORDER BY ALL") == [
         ("above 100", "student_summaries", 1, "completion_rate is above 100, as with extra credit: 5"),
         ("refused value", "student_summaries", 1, "average_score: negative"),
         ("refused value", "students", 1, "registration_date: not a date"),
     ]
-    tables = house.tables()
-    past.rebuild(house.rollbook().writer())
-    assert house.tables() == tables
+    tables = one_class.tables()
+    past.rebuild(one_class.rollbook().writer())
+    assert one_class.tables() == tables
 
 
-def test_an_entry_that_cannot_be_read_ends_no_membership(house: House) -> None:
-    begin(house, students(8))
-    house.night(2, [student(5, classes=[{"class_title": "?"}]) if s["id"] == 5 else s for s in students(8)])
-    assert house.query("SELECT COUNT(*) FROM student_classes") == [(8,)]
-    assert house.query("SELECT reason FROM ops.refused_values") == [
+def test_an_entry_that_cannot_be_read_ends_no_membership(one_class: House) -> None:
+    begin(one_class, students(8))
+    one_class.night(2, [student(5, classes=[{"class_title": "?"}]) if s["id"] == 5 else s for s in students(8)])
+    assert one_class.query("SELECT COUNT(*) FROM student_classes") == [(8,)]
+    assert one_class.query("SELECT reason FROM ops.refused_values") == [
         ("an entry that cannot be read, so the list is not stated",)
     ]
 
 
-def test_an_erased_student_is_in_no_refused_value(house: House) -> None:
-    house.night(1, [student(i, registration_date="soon") if i == 5 else student(i) for i in range(1, 9)], classes(1))
-    erase(house, 5)
-    assert house.query("FROM ops.refused_values") == []
-    assert house.rollbook().raw.open(house.landings(night(1))[-1]).rejects() == []
+def test_an_erased_student_is_in_no_refused_value(one_class: House) -> None:
+    one_class.night(
+        1, [student(i, registration_date="soon") if i == 5 else student(i) for i in range(1, 9)], classes(1)
+    )
+    erase(one_class, 5)
+    assert one_class.query("FROM ops.refused_values") == []
+    assert one_class.rollbook().raw.open(one_class.landings(night(1))[-1]).rejects() == []
 
 
-def test_a_column_refused_in_a_fifth_means_a_changed_contract(house: House) -> None:
+def test_a_column_refused_in_a_fifth_means_a_changed_contract(one_class: House) -> None:
     """A new date format must not pass as NULLs, also where only some students have the date."""
-    begin(house, students(40), classes(1))
-    before = house.state()
+    begin(one_class, students(40), classes(1))
+    before = one_class.state()
     with pytest.raises(ContractChangedError) as caught:
-        house.night(
+        one_class.night(
             2, [student(i, registration_date=f"0{i}/09/2025" if i <= 9 else "2025-09-01") for i in range(1, 41)]
         )
     assert "9 of 40 values of students.registration_date were refused, the first because it is not a date" in str(
@@ -231,70 +235,70 @@ def test_a_column_refused_in_a_fifth_means_a_changed_contract(house: House) -> N
         student(i, **within("activity_tracking", first_login_date="soon" if i <= 6 else None)) for i in range(1, 41)
     ]
     with pytest.raises(ContractChangedError, match=r"6 of 6 values of student_activity.first_login_date"):
-        house.night(3, rare)
-    assert house.state() == before
+        one_class.night(3, rare)
+    assert one_class.state() == before
 
 
-def test_a_term_without_scores_is_published_also_where_a_word_says_so(house: House) -> None:
-    begin(house, [student(i, **within("summary", average_score=None)) for i in range(1, 41)], classes(1))
-    house.night(2, [student(i, **within("summary", average_score="N/A" if i < 40 else 55)) for i in range(1, 41)])
-    assert house.query("SELECT COUNT(*), COUNT(average_score) FROM student_summaries") == [(40, 1)]
-    assert house.query("SELECT DISTINCT valid_from FROM history.student_summaries WHERE student_id < 40") == [
+def test_a_term_without_scores_is_published_also_where_a_word_says_so(one_class: House) -> None:
+    begin(one_class, [student(i, **within("summary", average_score=None)) for i in range(1, 41)], classes(1))
+    one_class.night(2, [student(i, **within("summary", average_score="N/A" if i < 40 else 55)) for i in range(1, 41)])
+    assert one_class.query("SELECT COUNT(*), COUNT(average_score) FROM student_summaries") == [(40, 1)]
+    assert one_class.query("SELECT DISTINCT valid_from FROM history.student_summaries WHERE student_id < 40") == [
         (night(1),)
     ]
 
 
-def test_objects_that_cannot_be_read_are_counted_against_the_records(house: House) -> None:
-    begin(house, students(40), classes(1))
-    before = house.state()
+def test_objects_that_cannot_be_read_are_counted_against_the_records(one_class: House) -> None:
+    begin(one_class, students(40), classes(1))
+    before = one_class.state()
     with pytest.raises(ContractChangedError, match=r"9 of 40 values of student_summaries.summary were refused"):
-        house.night(2, [student(i, summary="none" if i <= 9 else None) for i in range(1, 41)])
+        one_class.night(2, [student(i, summary="none" if i <= 9 else None) for i in range(1, 41)])
     with pytest.raises(ContractChangedError, match=r"9 of 40 values of student_classes.class_id were refused"):
-        house.night(3, [student(i, **({"classes": ["none"]} if i <= 9 else {})) for i in range(1, 41)])
-    assert house.state() == before
-    house.night(4, [student(i, summary="none" if i <= 8 else None) for i in range(1, 41)])
+        one_class.night(3, [student(i, **({"classes": ["none"]} if i <= 9 else {})) for i in range(1, 41)])
+    assert one_class.state() == before
+    one_class.night(4, [student(i, summary="none" if i <= 8 else None) for i in range(1, 41)])
 
 
 @pytest.mark.story
-def test_up_to_five_refused_values_of_a_column_are_just_bad_values(house: House) -> None:
-    begin(house, students(8), classes(1))
-    house.night(2, [student(i, registration_date="soon" if i <= 5 else "2025-09-01") for i in range(1, 9)])
-    assert house.query("SELECT COUNT(*), COUNT(registration_date) FROM students") == [(8, 3)]
+def test_up_to_five_refused_values_of_a_column_are_just_bad_values(one_class: House) -> None:
+    begin(one_class, students(8), classes(1))
+    one_class.night(2, [student(i, registration_date="soon" if i <= 5 else "2025-09-01") for i in range(1, 9)])
+    assert one_class.query("SELECT COUNT(*), COUNT(registration_date) FROM students") == [(8, 3)]
 
 
 # --- when there are too many
 # ---------------------------------------------------------------------------------------------
 
 
-def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(house: House) -> None:
-    begin(house, students(10), classes(1))
-    before = house.state()
+def test_more_than_five_and_a_fifth_refused_means_the_contract_has_changed(one_class: House) -> None:
+    begin(one_class, students(10), classes(1))
+    before = one_class.state()
     with pytest.raises(ContractChangedError) as caught:
-        house.night(2, [student(i, name=None) if i <= 6 else student(i) for i in range(1, 11)])
+        one_class.night(2, [student(i, name=None) if i <= 6 else student(i) for i in range(1, 11)])
     assert caught.value.exit_code == 1
     assert "6 of 10 students were refused" in caught.value.message
-    assert house.state() == before
-    (manifest,) = house.landings(night(2))
+    assert one_class.state() == before
+    (manifest,) = one_class.landings(night(2))
     assert (manifest.verdict, manifest.reason) == (Verdict.FAILED, caught.value.message)
-    house.night(3, students(10))  # the failed night is recorded with the next publish, and counts for nothing
+    one_class.night(3, students(10))  # the failed night is recorded with the next publish, and counts for nothing
     expected = Expected().night(1, students(10), classes(1)).night(3, students(10), classes(1))
-    assert house.tables() == expected.tables()
-    assert house.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in range(1, 7)]
+    assert one_class.tables() == expected.tables()
+    assert one_class.query("SELECT id FROM ops.rejects ORDER BY 1") == [(i,) for i in range(1, 7)]
 
 
-def test_a_day_at_the_limit_of_refused_survives_an_erasure(house: House) -> None:
+def test_a_day_at_the_limit_of_refused_survives_an_erasure(one_class: House) -> None:
     """The night leaves fewer records, of which the refused ones are more than a fifth."""
-    house.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
-    erase(house, 40)
-    before = house.tables()
-    past.rebuild(house.rollbook().writer(), confirm=always)
-    assert house.tables() == before
+    one_class.night(1, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)], classes(1))
+    erase(one_class, 40)
+    before = one_class.tables()
+    past.rebuild(one_class.rollbook().writer(), confirm=always)
+    assert one_class.tables() == before
 
 
-def test_a_held_landing_at_the_limit_can_be_approved_after_an_erasure(house: House) -> None:
-    begin(house, students(60), classes(1))
+def test_a_held_landing_at_the_limit_can_be_approved_after_an_erasure(one_class: House) -> None:
+    begin(one_class, students(60), classes(1))
     with pytest.raises(HeldError):
-        house.night(2, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)])
-    erase(house, 40)
-    assert house.approve().manifest.rejected == {"students": 8}
-    assert house.query("SELECT COUNT(*) FROM students") == [(39,)]
+        one_class.night(2, [student(i, name=None) if i <= 8 else student(i) for i in range(1, 41)])
+    erase(one_class, 40)
+    assert one_class.approve().manifest.rejected == {"students": 8}
+    assert one_class.query("SELECT COUNT(*) FROM students") == [(39,)]

@@ -39,17 +39,19 @@ def rows_changed(house: House) -> tuple[int, ...]:
 @pytest.mark.story
 @pytest.mark.parametrize(("again", "bad"), [(unstated, ()), (refused, (1, 2, 3))], ids=["unstated", "refused"])
 def test_a_second_landing_keeps_what_it_leaves_unstated_or_refused(
-    house: House, again: Callable[[Records], Records], bad: tuple[int, ...]
+    one_class: House, again: Callable[[Records], Records], bad: tuple[int, ...]
 ) -> None:
-    expected = first_night(house, students(30))
+    expected = first_night(one_class, students(30))
     first = expected.tables()
-    house.night(1, again(students(30)))
+    one_class.night(1, again(students(30)))
     assert (
-        house.tables() == expected.night(1, again(students(30)), house.service.classes, refused=bad).tables() == first
+        one_class.tables()
+        == expected.night(1, again(students(30)), one_class.service.classes, refused=bad).tables()
+        == first
     )
-    assert rows_changed(house) == (0, 0, 0)
-    past.rebuild(house.rollbook().writer())
-    assert house.tables() == first
+    assert rows_changed(one_class) == (0, 0, 0)
+    past.rebuild(one_class.rollbook().writer())
+    assert one_class.tables() == first
 
 
 # A value of each kind that cannot be read: of a student and of a class, and of an object or a list in one.
@@ -77,89 +79,91 @@ def spoiled(record: Record, values: Record) -> Record:
     return record | values | within
 
 
-def test_whatever_value_a_second_landing_refuses_stays(house: House) -> None:
-    house.service.classes = classes(len(OF_CLASSES))
-    house.night(1, students(60))
-    first = house.tables()
-    house.service.classes = [spoiled(school_class(501 + n), values) for n, values in enumerate(OF_CLASSES)]
-    house.night(1, [spoiled(student(n), values) for n, values in enumerate(OF_STUDENTS, 1)] + students(45, first=16))
-    assert house.query("SELECT COUNT(*) FROM ops.refused_values") == [(len(OF_STUDENTS) + len(OF_CLASSES),)]
-    assert house.tables() == first
+def test_whatever_value_a_second_landing_refuses_stays(one_class: House) -> None:
+    one_class.service.classes = classes(len(OF_CLASSES))
+    one_class.night(1, students(60))
+    first = one_class.tables()
+    one_class.service.classes = [spoiled(school_class(501 + n), values) for n, values in enumerate(OF_CLASSES)]
+    one_class.night(
+        1, [spoiled(student(n), values) for n, values in enumerate(OF_STUDENTS, 1)] + students(45, first=16)
+    )
+    assert one_class.query("SELECT COUNT(*) FROM ops.refused_values") == [(len(OF_STUDENTS) + len(OF_CLASSES),)]
+    assert one_class.tables() == first
 
 
-def test_a_proven_second_landing_removes_what_the_first_one_added(house: House) -> None:
-    expected = first_night(house, students(30))
+def test_a_proven_second_landing_removes_what_the_first_one_added(one_class: House) -> None:
+    expected = first_night(one_class, students(30))
     for listed in (students(31), students(29)):
-        house.night(2, listed)
-        expected.night(2, listed, house.service.classes)
-        assert house.tables() == expected.tables()
-    assert rows_changed(house) == (0, 0, 2 * 4)
-    past.backfill(house.rollbook().writer(), night(2), night(2))
-    assert house.tables() == expected.tables()
+        one_class.night(2, listed)
+        expected.night(2, listed, one_class.service.classes)
+        assert one_class.tables() == expected.tables()
+    assert rows_changed(one_class) == (0, 0, 2 * 4)
+    past.backfill(one_class.rollbook().writer(), night(2), night(2))
+    assert one_class.tables() == expected.tables()
 
 
-def test_a_record_absent_earlier_today_returns_with_its_statements(house: House) -> None:
-    expected = first_night(house, students(30))
+def test_a_record_absent_earlier_today_returns_with_its_statements(one_class: House) -> None:
+    expected = first_night(one_class, students(30))
     for listed in (students(29), [*students(29), *unstated(students(1, first=30))]):
-        house.night(2, listed)
-        expected.night(2, listed, house.service.classes)
-        assert house.tables() == expected.tables()
-    assert rows_changed(house) == (2, 0, 0)
+        one_class.night(2, listed)
+        expected.night(2, listed, one_class.service.classes)
+        assert one_class.tables() == expected.tables()
+    assert rows_changed(one_class) == (2, 0, 0)
 
 
 @pytest.mark.story
-def test_an_undecided_landing_is_decided_by_the_next_writer(house: House) -> None:
-    expected = first_night(house, students(30))
-    house.service.students = students(29)
-    rollbook = house.at(2).rollbook()
+def test_an_undecided_landing_is_decided_by_the_next_writer(one_class: House) -> None:
+    expected = first_night(one_class, students(30))
+    one_class.service.students = students(29)
+    rollbook = one_class.at(2).rollbook()
     with rollbook.writer().writing():
         landed(rollbook)
-    house.night(2, [*students(28), student(40)])
+    one_class.night(2, [*students(28), student(40)])
     for listed in (students(29), [*students(28), student(40)]):
-        expected.night(2, listed, house.service.classes)
-    assert house.tables() == expected.tables()
-    assert [m.verdict for m in house.landings(night(2))] == [Verdict.SYNCED] * 2
+        expected.night(2, listed, one_class.service.classes)
+    assert one_class.tables() == expected.tables()
+    assert [m.verdict for m in one_class.landings(night(2))] == [Verdict.SYNCED] * 2
 
 
-def test_an_undecided_landing_with_too_many_removals_is_held(house: House) -> None:
-    expected = first_night(house, students(30))
-    house.service.students = students(10)
-    rollbook = house.at(2).rollbook()
+def test_an_undecided_landing_with_too_many_removals_is_held(one_class: House) -> None:
+    expected = first_night(one_class, students(30))
+    one_class.service.students = students(10)
+    rollbook = one_class.at(2).rollbook()
     with rollbook.writer().writing():
         landed(rollbook)
-    rollbook = house.rollbook()
+    rollbook = one_class.rollbook()
     with rollbook.writer().writing(), pytest.raises(HeldError):
         snapshot(rollbook.place, Landed(rollbook.raw.manifests(night(2))[-1]), rollbook.settings, rollbook.clock())
-    assert house.tables() == expected.tables()
-    house.approve()
-    assert house.tables() == expected.night(2, students(10), house.service.classes).tables()
+    assert one_class.tables() == expected.tables()
+    one_class.approve()
+    assert one_class.tables() == expected.night(2, students(10), one_class.service.classes).tables()
 
 
 @pytest.mark.story
-def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(house: House) -> None:
+def test_a_zone_that_was_moved_west_files_nothing_below_what_is_newer(one_class: House) -> None:
     """Noon in Auckland is the evening before in London."""
-    house.service.students = students(3)
-    house.now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
-    assert house.sync(over={"timezone": "Pacific/Auckland"}).manifest.snapshot_date == date(2026, 11, 26)
-    before, requests_before = house.state(), len(house.service.requests)
-    house.service.students = students(2)
-    house.now += timedelta(minutes=30)
+    one_class.service.students = students(3)
+    one_class.now = datetime(2026, 11, 25, 23, 0, tzinfo=UTC)
+    assert one_class.sync(over={"timezone": "Pacific/Auckland"}).manifest.snapshot_date == date(2026, 11, 26)
+    before, requests_before = one_class.state(), len(one_class.service.requests)
+    one_class.service.students = students(2)
+    one_class.now += timedelta(minutes=30)
     with pytest.raises(ArgumentError) as refused:
-        house.sync(over={"timezone": "Europe/London"})
+        one_class.sync(over={"timezone": "Europe/London"})
     assert refused.value.message.startswith(
         "2026-11-26 was landed before, at 2026-11-25 23:00 UTC, so what is fetched now cannot be 2026-11-25's:"
         " ROLLBOOK_TIMEZONE, or this machine's clock, was set back since. Nothing was fetched."
     )
-    assert (house.state(), len(house.service.requests)) == (before, requests_before)
-    house.now += timedelta(hours=3)  # the 26th there, too
-    assert house.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
-    assert house.query("SELECT COUNT(*) FROM students") == [(2,)]
+    assert (one_class.state(), len(one_class.service.requests)) == (before, requests_before)
+    one_class.now += timedelta(hours=3)  # the 26th there, too
+    assert one_class.sync(over={"timezone": "Europe/London"}).manifest.landing == 2
+    assert one_class.query("SELECT COUNT(*) FROM students") == [(2,)]
 
 
-def test_the_first_sync_ever_may_begin_before_midnight(house: House) -> None:
-    house.over["first_date"] = None
-    house.service.now = lambda: house.now - timedelta(seconds=2)
-    yesterday, house.now = house.now.date(), datetime(2026, 11, 21, 0, 0, 1, tzinfo=UTC)
-    assert house.sync(yesterday).manifest.snapshot_date == yesterday
+def test_the_first_sync_ever_may_begin_before_midnight(one_class: House) -> None:
+    one_class.over["first_date"] = None
+    one_class.service.now = lambda: one_class.now - timedelta(seconds=2)
+    yesterday, one_class.now = one_class.now.date(), datetime(2026, 11, 21, 0, 0, 1, tzinfo=UTC)
+    assert one_class.sync(yesterday).manifest.snapshot_date == yesterday
     with pytest.raises(ArgumentError, match="is before the first day of this warehouse"):
-        house.sync(yesterday - timedelta(days=1))
+        one_class.sync(yesterday - timedelta(days=1))

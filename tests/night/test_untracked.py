@@ -26,7 +26,7 @@ MOVED = [("B 1", night(1), night(2)), ("B 2", night(2), night(3)), ("B 3", night
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def moving_class() -> Iterator[House]:
     """Three nights of a class that is in another room each night."""
     try:
         with new_house(students(2)) as house:
@@ -43,41 +43,43 @@ def move(house: House, number: int) -> None:
     house.at(number).sync()
 
 
-def test_an_untracked_column_makes_no_versions_and_stays_current(house: House) -> None:
-    assert house.query(ROOMS) == MOVED
-    house.over = {"untracked": "classes.class_room"}
-    move(house, 4)
-    assert house.query("SELECT valid_from, valid_to FROM history.classes WHERE class_id = 501") == [(night(1), None)]
-    assert house.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 4",)]
-    assert house.query("SELECT snapshot_date, class_room FROM snapshots.classes WHERE class_id = 501 ORDER BY 1")[
-        0
-    ] == (night(1), "B 1")
-    assert house.query("SELECT DISTINCT change FROM changes WHERE table_name = 'classes'") == [("added",)]
-    done = house.tables()
-    past.rebuild(house.rollbook().writer())
-    assert house.tables() == done
+def test_an_untracked_column_makes_no_versions_and_stays_current(moving_class: House) -> None:
+    assert moving_class.query(ROOMS) == MOVED
+    moving_class.over = {"untracked": "classes.class_room"}
+    move(moving_class, 4)
+    assert moving_class.query("SELECT valid_from, valid_to FROM history.classes WHERE class_id = 501") == [
+        (night(1), None)
+    ]
+    assert moving_class.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 4",)]
+    assert moving_class.query(
+        "SELECT snapshot_date, class_room FROM snapshots.classes WHERE class_id = 501 ORDER BY 1"
+    )[0] == (night(1), "B 1")
+    assert moving_class.query("SELECT DISTINCT change FROM changes WHERE table_name = 'classes'") == [("added",)]
+    done = moving_class.tables()
+    past.rebuild(moving_class.rollbook().writer())
+    assert moving_class.tables() == done
 
 
-def test_a_column_that_is_tracked_again_has_its_whole_history_back(house: House) -> None:
-    house.over = {"untracked": "classes.class_room"}
-    move(house, 3)
-    house.over = {}
-    move(house, 3)
-    assert house.query(ROOMS) == MOVED
+def test_a_column_that_is_tracked_again_has_its_whole_history_back(moving_class: House) -> None:
+    moving_class.over = {"untracked": "classes.class_room"}
+    move(moving_class, 3)
+    moving_class.over = {}
+    move(moving_class, 3)
+    assert moving_class.query(ROOMS) == MOVED
 
 
-def test_a_change_is_refused_where_days_have_expired(house: House) -> None:
-    house.over = {"keep_days": 1}
+def test_a_change_is_refused_where_days_have_expired(moving_class: House) -> None:
+    moving_class.over = {"keep_days": 1}
     for number in (4, 5):
-        move(house, number)
-    before = house.query(ROOMS)
-    house.over |= {"untracked": "classes.class_room"}
+        move(moving_class, number)
+    before = moving_class.query(ROOMS)
+    moving_class.over |= {"untracked": "classes.class_room"}
     with pytest.raises(ExpiredError, match=r"ROLLBOOK_UNTRACKED was changed \(classes.class_room\).*set it as it was"):
-        move(house, 6)
-    assert house.query(ROOMS) == before
-    house.over.pop("untracked")
-    move(house, 7)  # what was landed on night 6 is kept, and counts now
-    assert [row[1] for row in house.query(ROOMS)] == [night(n) for n in range(1, 8)]
+        move(moving_class, 6)
+    assert moving_class.query(ROOMS) == before
+    moving_class.over.pop("untracked")
+    move(moving_class, 7)  # what was landed on night 6 is kept, and counts now
+    assert [row[1] for row in moving_class.query(ROOMS)] == [night(n) for n in range(1, 8)]
 
 
 # What no view or macro reads from history. Three more are declared untracked.

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.nights
 
 @pytest.mark.story
 def test_a_second_writer_that_waited_long_enough_is_refused_in_a_sentence(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    one_class: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rollbook.night.writing.WAIT_SECONDS", 0.2)
-    house.night(1, students(3))
-    with house.at(2).rollbook().writer().writing():
-        refused = in_another_process(house.sync)
+    one_class.night(1, students(3))
+    with one_class.at(2).rollbook().writer().writing():
+        refused = in_another_process(one_class.sync)
     assert isinstance(refused, BusyError)
     assert f"Another sync is still writing (process {os.getpid()} since {night(2)} 02:15:00 UTC)" in refused.message
     assert "Try again when it is done" in refused.message
-    house.sync()
-    assert house.tables() == Expected().night(1, students(3), classes(1)).night(2, students(3), classes(1)).tables()
+    one_class.sync()
+    assert one_class.tables() == Expected().night(1, students(3), classes(1)).night(2, students(3), classes(1)).tables()

@@ -41,7 +41,7 @@ SYNCS = "snapshot_date, landing, outcome, proven, verdict, walks, repeated, veri
 
 
 @pytest.fixture(scope="module")
-def lived() -> Iterator[House]:
+def lived_school() -> Iterator[House]:
     """A house that lived, to be copied."""
     with new_house(report_names=True) as house:
         live(house)
@@ -64,14 +64,14 @@ def copied(house: House) -> Iterator[House]:
 
 
 @pytest.fixture
-def house(lived: House) -> Iterator[House]:
+def lived_copy(lived_school: House) -> Iterator[House]:
     """A copy of its own."""
-    with copied(lived) as house:
+    with copied(lived_school) as house:
         yield house
 
 
 @pytest.fixture(scope="module")
-def erasure(lived: House) -> Iterator[SimpleNamespace]:
+def erasure(lived_school: House) -> Iterator[SimpleNamespace]:
     """The student's erasure from a copy: the house after it, to be copied and not changed, the certificate and the
     copies that it made; the exports, the rows of all others and the finds of a search that there were before.
     """
@@ -81,7 +81,7 @@ def erasure(lived: House) -> Iterator[SimpleNamespace]:
         clean(path, scratch)
         copies.append(path.read_bytes())
 
-    with copied(lived) as house, pytest.MonkeyPatch.context() as patch:
+    with copied(lived_school) as house, pytest.MonkeyPatch.context() as patch:
         exports = house.warehouse / "exports"
         (exports / "sent").mkdir()
         (exports / "sent" / "list.zip").write_bytes(b"whatever is in it")
@@ -171,28 +171,28 @@ def test_the_student_stays_out_of_all_that_comes_after(erased: House, monkeypatc
 
 
 @pytest.mark.parametrize("die_at", daily([2, 9, 40, 70], 40))
-def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(house: House, die_at: int) -> None:
-    before = others(house)
-    canary.killed(house.warehouse, die_at)
-    assert others(house) == before
-    begun = house.rollbook().raw.erasure_register.count == 1
-    with house.rollbook().writer().writing():
+def test_an_erasure_that_was_killed_is_finished_by_the_next_writer(lived_copy: House, die_at: int) -> None:
+    before = others(lived_copy)
+    canary.killed(lived_copy.warehouse, die_at)
+    assert others(lived_copy) == before
+    begun = lived_copy.rollbook().raw.erasure_register.count == 1
+    with lived_copy.rollbook().writer().writing():
         pass
     if not begun:  # nothing was written yet, so there is nothing to finish
-        assert canary.found(house.warehouse)
+        assert canary.found(lived_copy.warehouse)
         return
-    assert_gone(house)
-    assert others(house) == before
-    assert house.rollbook().raw.erasure_register.read().pending is None
-    assert len(list((house.warehouse / "private" / "erasures").glob("certificate-1.md"))) == 1
-    assert list((house.warehouse / "raw").rglob(".*")) == []
+    assert_gone(lived_copy)
+    assert others(lived_copy) == before
+    assert lived_copy.rollbook().raw.erasure_register.read().pending is None
+    assert len(list((lived_copy.warehouse / "private" / "erasures").glob("certificate-1.md"))) == 1
+    assert list((lived_copy.warehouse / "raw").rglob(".*")) == []
 
 
-def test_the_next_writer_removes_erased_students_from_restored_backups(lived: House, erased: House) -> None:
+def test_the_next_writer_removes_erased_students_from_restored_backups(lived_school: House, erased: House) -> None:
     """Of raw/, of snapshots/ and of the published files, restored from before the erasure."""
     before = others(erased)
     for part in ("raw", "snapshots", "published"):
-        shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(lived_school.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
     oldest = min((erased.warehouse / "published").glob("*.duckdb"))
     erased.published.unlink()
     erased.published.symlink_to(Path("published", oldest.name))
@@ -204,9 +204,9 @@ def test_the_next_writer_removes_erased_students_from_restored_backups(lived: Ho
 
 
 @pytest.fixture(scope="module")
-def with_expired_days(lived: House) -> Iterator[House]:
+def with_expired_days(lived_school: House) -> Iterator[House]:
     """A house whose first days are in the published files alone. To be copied, not changed."""
-    with copied(lived) as house:
+    with copied(lived_school) as house:
         house.over["keep_days"] = 2
         for number in (7, 8, 9, 10):
             house.night(number, everybody(number))
@@ -272,16 +272,16 @@ def test_expired_days_stay_in_as_many_files_as_before_an_erasure(expiring: House
     assert others(house) == before
 
 
-def test_counting_and_refusing_change_nothing(house: House) -> None:
+def test_counting_and_refusing_change_nothing(lived_copy: House) -> None:
     def state() -> dict[str, bytes]:
         skipped = ("build/writer.txt",)
-        there = {str(p.relative_to(house.warehouse)): p for p in house.warehouse.rglob("*") if p.is_file()}
+        there = {str(p.relative_to(lived_copy.warehouse)): p for p in lived_copy.warehouse.rglob("*") if p.is_file()}
         return {name: p.read_bytes() for name, p in there.items() if name not in skipped}
 
-    with house.rollbook().writer().writing():
+    with lived_copy.rollbook().writer().writing():
         pass
     before = state()
-    holdings = erasing.holdings(house.rollbook().writer(), canary.ID)
+    holdings = erasing.holdings(lived_copy.rollbook().writer(), canary.ID)
     assert {k: holdings.counts[k] for k in ("landings", "records", "rejects", "days", "exports")} == {
         "landings": 6,
         "records": 6,
@@ -290,47 +290,47 @@ def test_counting_and_refusing_change_nothing(house: House) -> None:
         "exports": 4,
     }
     with pytest.raises(HeldError, match="not confirmed. Nothing was changed"):
-        erase(house, confirm=lambda _: False)
+        erase(lived_copy, confirm=lambda _: False)
     with pytest.raises(ArgumentError, match="Say why"):
-        erase(house, reason=" ")
+        erase(lived_copy, reason=" ")
     for reason in (f"for {canary.ID}", "Zebedee's sister: Canarybird, zebedee", f"of {canary.EMAIL}"):
         with pytest.raises(ArgumentError, match="identifies the student"):
-            erase(house, reason=reason)
+            erase(lived_copy, reason=reason)
     with pytest.raises(ArgumentError, match="whole number from 1"):
-        erase(house, 0)
+        erase(lived_copy, 0)
     assert state() == before
 
 
-def test_a_student_under_a_legal_hold_is_not_erased(house: House) -> None:
+def test_a_student_under_a_legal_hold_is_not_erased(lived_copy: House) -> None:
     with pytest.raises(ArgumentError, match="The reason identifies the student"):
-        erasing.hold(house.rollbook().writer(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
-    erasing.hold(house.rollbook().writer(), canary.ID, reason="court, case 3")
-    there = canary.found(house.warehouse)
+        erasing.hold(lived_copy.rollbook().writer(), canary.ID, reason=f"lawsuit of {canary.EMAIL}")
+    erasing.hold(lived_copy.rollbook().writer(), canary.ID, reason="court, case 3")
+    there = canary.found(lived_copy.warehouse)
     assert not any(path.startswith("private/") for path in there)
     with pytest.raises(ArgumentError, match=r"under a legal hold since 2026-11-25 \(court, case 3\)"):
-        erase(house)
-    assert canary.found(house.warehouse) == there
-    erasing.lift(house.rollbook().writer(), canary.ID)
+        erase(lived_copy)
+    assert canary.found(lived_copy.warehouse) == there
+    erasing.lift(lived_copy.rollbook().writer(), canary.ID)
     with pytest.raises(ArgumentError, match="not under a legal hold"):
-        erasing.lift(house.rollbook().writer(), canary.ID)
+        erasing.lift(lived_copy.rollbook().writer(), canary.ID)
     with pytest.raises(HeldError, match="not confirmed"):
-        erase(house, confirm=lambda _: False)
+        erase(lived_copy, confirm=lambda _: False)
 
 
 @pytest.mark.slow
-def test_a_student_of_whom_nothing_is_here_can_be_kept_out(house: House) -> None:
+def test_a_student_of_whom_nothing_is_here_can_be_kept_out(lived_copy: House) -> None:
     shown: list[bool] = []
 
     def confirm(holdings: Holdings) -> bool:
         shown.append(holdings.anything)
         return True
 
-    certificate = erase(house, 77, confirm=confirm)
+    certificate = erase(lived_copy, 77, confirm=confirm)
     assert (shown, certificate.counts["landings"]) == ([False], 0)
-    house.night(7, [*everybody(7), student(77)])
-    assert house.query("SELECT COUNT(*) FROM history.students WHERE student_id = 77") == [(0,)]
+    lived_copy.night(7, [*everybody(7), student(77)])
+    assert lived_copy.query("SELECT COUNT(*) FROM history.students WHERE student_id = 77") == [(0,)]
     with pytest.raises(ArgumentError, match="erased before"):
-        erase(house, 77)
+        erase(lived_copy, 77)
 
 
 def test_an_erased_student_cannot_be_held_nor_the_register_lost(erased: House) -> None:
@@ -345,36 +345,38 @@ def test_an_erased_student_cannot_be_held_nor_the_register_lost(erased: House) -
     assert canary.found(erased.warehouse) == {}
 
 
-def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(house: House) -> None:
-    path = house.warehouse / "raw" / f"snapshot_date={night(3)}" / "landing=1" / "bodies.zst"
-    body = next(b for b in house.rollbook().raw.open(house.landings(night(3))[0]).pages() if b.set == "students")
+def test_a_damaged_body_stops_an_erasure_before_anything_is_changed(lived_copy: House) -> None:
+    path = lived_copy.warehouse / "raw" / f"snapshot_date={night(3)}" / "landing=1" / "bodies.zst"
+    body = next(
+        b for b in lived_copy.rollbook().raw.open(lived_copy.landings(night(3))[0]).pages() if b.set == "students"
+    )
     content = bytearray(path.read_bytes())
     content[body.offset + body.length // 2] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=r"landing=1/bodies\.zst cannot be used"):
-        erase(house)
-    assert house.rollbook().raw.erasure_register.count == 0
+        erase(lived_copy)
+    assert lived_copy.rollbook().raw.erasure_register.count == 0
 
 
 @pytest.mark.slow
-def test_the_same_email_under_another_id_only_warns(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    house.night(7, [*everybody(7), student(800, email=canary.EMAIL.upper())])
-    certificate = erase(house)
+def test_the_same_email_under_another_id_only_warns(lived_copy: House, caplog: pytest.LogCaptureFixture) -> None:
+    lived_copy.night(7, [*everybody(7), student(800, email=canary.EMAIL.upper())])
+    certificate = erase(lived_copy)
     assert certificate.counts["recognised"] == 1
-    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
+    assert lived_copy.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
     caplog.clear()
-    house.night(8, [*everybody(8), student(800, email=canary.EMAIL.upper())])
+    lived_copy.night(8, [*everybody(8), student(800, email=canary.EMAIL.upper())])
     assert [m for m in caplog.messages if "1 records have the email or reference id of an erased student" in m]
-    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
+    assert lived_copy.query("SELECT COUNT(*) FROM students WHERE student_id = 800") == [(1,)]
 
 
 @pytest.mark.slow
-def test_who_was_spoken_to_is_forgotten_with_the_student(house: House) -> None:
+def test_who_was_spoken_to_is_forgotten_with_the_student(lived_copy: House) -> None:
     for student_id in (canary.ID, 1):
-        editable.contact(house.warehouse, student_id, night(6), night(20))
-    certificate = erase(house)
+        editable.contact(lived_copy.warehouse, student_id, night(6), night(20))
+    certificate = erase(lived_copy)
     assert "| lines of contacted.csv, removed | 1 |" in certificate.text
-    assert [each.student_id for each in editable.read_contacted(house.warehouse)] == [1]
+    assert [each.student_id for each in editable.read_contacted(lived_copy.warehouse)] == [1]
 
 
 def test_an_erasure_shows_its_progress_where_a_night_would(erased: House) -> None:
@@ -384,18 +386,18 @@ def test_an_erasure_shows_its_progress_where_a_night_would(erased: House) -> Non
     assert shown == {"landings read", "landings", "days", "published files"}
 
 
-def test_two_students_erased_one_after_the_other_are_both_out(house: House) -> None:
-    erase(house, 5)
-    certificate = erase(house)
+def test_two_students_erased_one_after_the_other_are_both_out(lived_copy: House) -> None:
+    erase(lived_copy, 5)
+    certificate = erase(lived_copy)
     assert certificate.path.name == "certificate-2.md"
-    assert_gone(house)
-    house.night(7, everybody(7))
-    assert house.query("SELECT COUNT(*) FROM history.students WHERE student_id IN (5, 739184620571)") == [(0,)]
-    assert [w.erased for w in house.landings(night(7))[-1].walks] == [2, 0]
+    assert_gone(lived_copy)
+    lived_copy.night(7, everybody(7))
+    assert lived_copy.query("SELECT COUNT(*) FROM history.students WHERE student_id IN (5, 739184620571)") == [(0,)]
+    assert [w.erased for w in lived_copy.landings(night(7))[-1].walks] == [2, 0]
 
 
-def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased: House) -> None:
-    shutil.copyfile(lived.published, writable(erased.published))
+def test_an_edited_file_from_before_an_erasure_is_not_kept(lived_school: House, erased: House) -> None:
+    shutil.copyfile(lived_school.published, writable(erased.published))
     with duckdb.connect(writable(erased.published)) as con:
         con.execute("CREATE TABLE mine AS SELECT 1")
     with erased.rollbook().writer().writing():
@@ -404,7 +406,7 @@ def test_an_edited_file_from_before_an_erasure_is_not_kept(lived: House, erased:
 
 
 def test_a_readmitted_id_is_a_new_person_and_the_erased_stays_out(
-    lived: House, erased: House, caplog: pytest.LogCaptureFixture
+    lived_school: House, erased: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = student(canary.ID, name="New Pupil", email="new.pupil@school.example", reference_id="N-1")
     tonight = [*(s for s in everybody(7) if s["id"] != canary.ID), other]
@@ -422,7 +424,7 @@ def test_a_readmitted_id_is_a_new_person_and_the_erased_stays_out(
     assert status_of(erased.rollbook()).last_sync.kept_out == 0  # type: ignore[union-attr]
     # A backup from before the erasure, and the erasure of somebody else, bring neither the one back nor the other out.
     for part in ("raw", "snapshots"):
-        shutil.copytree(lived.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(lived_school.warehouse / part, erased.warehouse / part, dirs_exist_ok=True, symlinks=True)
     erase(erased, 5)
     past.rebuild(erased.rollbook().writer(), confirm=always)
     assert erased.query(there) == [("New Pupil", night(8))]

@@ -54,7 +54,7 @@ Still to do, by a person:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def written_about(tmp_path: Path) -> Iterator[House]:
     """A house with a copy, in which people wrote about the student wherever they can."""
     given = {"lake": f"file://{tmp_path / 'lake'}", "notify": "json://127.0.0.1:9", "mirror_proof_minutes": 0}
     with new_house([*students(6), canary.canary()], classes(2), **given) as house:
@@ -99,46 +99,48 @@ def assert_gone(house: House, lake: Path, into: Path) -> None:
     shutil.rmtree(into)
 
 
-def test_what_people_wrote_about_a_student_goes_with_the_student(house: House, tmp_path: Path) -> None:
+def test_what_people_wrote_about_a_student_goes_with_the_student(written_about: House, tmp_path: Path) -> None:
     lake, into = tmp_path / "lake", tmp_path / "into"
-    there = {name.partition("/")[0] for name in canary.found(house.warehouse)}
+    there = {name.partition("/")[0] for name in canary.found(written_about.warehouse)}
     assert there >= {"raw", "private", "exports", "contacted.csv", "build", "rollbook.duckdb"}
-    assert erasing.holdings(house.rollbook().writer(), canary.ID).counts["reasons"] == 2
+    assert erasing.holdings(written_about.rollbook().writer(), canary.ID).counts["reasons"] == 2
     for reason in ("Canarybird, case 3", f"the girl {canary.ID}", "about zebedee", canary.REFERENCE):
         with pytest.raises(ArgumentError, match="The reason identifies the student"):
-            erase(house, reason=reason)
+            erase(written_about, reason=reason)
     backup = tmp_path / "backup"
-    shutil.copytree(house.warehouse, backup, symlinks=True)
-    certificate = erase(house)
-    assert_gone(house, lake, into)
+    shutil.copytree(written_about.warehouse, backup, symlinks=True)
+    certificate = erase(written_about)
+    assert_gone(written_about, lake, into)
     counts = {key: certificate.counts[key] for key in ("reasons", "contacted", "exports")}
     assert counts == {"reasons": 2, "contacted": 1, "exports": 3}
     assert "| files in exports/, deleted whatever they hold | 3 |" in certificate.text
-    assert [*(house.warehouse / "exports").iterdir()] == []
+    assert [*(written_about.warehouse / "exports").iterdir()] == []
     replaced = "(erased)'s mother asked: (erased), (erased), (erased)"
-    assert [d.reason for _, d in house.rollbook().raw.discarded()] == [replaced]
-    assert (approval := house.landings(night(3))[-1].approval)
+    assert [d.reason for _, d in written_about.rollbook().raw.discarded()] == [replaced]
+    assert (approval := written_about.landings(night(3))[-1].approval)
     assert approval.reason == replaced
-    assert house.query("SELECT reason FROM ops.syncs WHERE outcome = 'discarded'") == [(replaced,)]
-    (hold,) = house.rollbook().raw.erasure_register.read().holds
+    assert written_about.query("SELECT reason FROM ops.syncs WHERE outcome = 'discarded'") == [(replaced,)]
+    (hold,) = written_about.rollbook().raw.erasure_register.read().holds
     assert hold.reason == "case 3, brother of (erased)"
-    lines = (house.warehouse / "contacted.csv").read_text().splitlines()
+    lines = (written_about.warehouse / "contacted.csv").read_text().splitlines()
     assert lines == ["student_id,on,until", f"2,{night(3)},{night(20)},brother of (erased)"]
-    assert [entry.what for entry in access.entries(house.warehouse)[0] if entry.kind == "pages"] == ["student"] * 2
+    assert [entry.what for entry in access.entries(written_about.warehouse)[0] if entry.kind == "pages"] == [
+        "student"
+    ] * 2
     # An old copy of everything but the register is put back, and the next writer takes the student out again.
     for part in ("raw", "snapshots", "published", "contacted.csv", "build/alerts.json", "exports"):
-        target, source = house.warehouse / part, backup / part
+        target, source = written_about.warehouse / part, backup / part
         if source.is_dir() and part != "exports":
             shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
         elif part != "exports":
             shutil.copy(source, target)
     for path in (*(backup / "private").glob("access-*"), *(backup / "private" / "erasures").glob("certificate-1.md")):
-        shutil.copy(path, house.warehouse / path.relative_to(backup))
-    assert canary.found(house.warehouse)
-    with house.rollbook().writer().writing():
+        shutil.copy(path, written_about.warehouse / path.relative_to(backup))
+    assert canary.found(written_about.warehouse)
+    with written_about.rollbook().writer().writing():
         pass
-    assert_gone(house, lake, into)
-    assert house.landings(night(3))[-1].approval == approval
+    assert_gone(written_about, lake, into)
+    assert written_about.landings(night(3))[-1].approval == approval
 
 
 def test_contacted_csv_of_a_readmitted_id_keeps_the_new_persons_lines() -> None:

@@ -44,7 +44,7 @@ MATES = me(
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def eleven_nights() -> Iterator[House]:
     with new_house() as house:
         service = house.service
         service.details = {i: {"student_id": i, "seen": "MY DETAIL" if i == ME else "NEIGHBOUR"} for i in (ME, 1)}
@@ -73,8 +73,8 @@ def house() -> Iterator[House]:
 
 
 @pytest.fixture(scope="module")
-def found(house: House) -> Subject:
-    return gather(house.warehouse, ME)
+def found(eleven_nights: House) -> Subject:
+    return gather(eleven_nights.warehouse, ME)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +86,10 @@ def files(found: Subject, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         return {name: zipped.read(name) for name in zipped.namelist()}
 
 
-def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: House, found: Subject) -> None:
+def test_it_holds_each_row_about_the_student_of_every_table_and_view(eleven_nights: House, found: Subject) -> None:
     expected = {
         f"{schema}.{name}": f"SELECT * FROM {schema}.{name} WHERE student_id = {ME} ORDER BY ALL"
-        for schema, name in house.query(
+        for schema, name in eleven_nights.query(
             "SELECT schema_name, table_name FROM duckdb_columns() WHERE column_name = 'student_id' AND NOT internal"
         )
     }
@@ -106,7 +106,7 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(house: Hous
     held = {s.name: s for s in found.sections if not s.name.startswith(("raw.", "copies.", "private."))}
     assert held.keys() == expected.keys()
     for name, query in expected.items():
-        rows = house.query(query)
+        rows = eleven_nights.query(query)
         if name != "ops.rejects":  # of which others' records were left out
             assert held[name].rows == rows, name
         assert len(held[name].rows) == len(rows), name
@@ -194,23 +194,23 @@ def test_the_page_shows_names_as_text_and_loads_nothing(files: dict[str, bytes])
     assert f"All that is held about student {ME}" in page
 
 
-def test_the_command_writes_a_private_file_once_and_logs_it(house: House, tmp_path: Path) -> None:
+def test_the_command_writes_a_private_file_once_and_logs_it(eleven_nights: House, tmp_path: Path) -> None:
     out = tmp_path / "me.zip"
-    done = run_at(house.warehouse, "subject", str(ME), "--out", str(out))
+    done = run_at(eleven_nights.warehouse, "subject", str(ME), "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert f"rows about the student to {out}." in done.stdout
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     with ZipFile(out) as zipped:
         assert {info.external_attr >> 16 for info in zipped.infolist()} == {0o600}
     written = out.read_bytes()
-    again = run_at(house.warehouse, "subject", str(ME), "--out", str(out))
+    again = run_at(eleven_nights.warehouse, "subject", str(ME), "--out", str(out))
     assert (again.returncode, again.stdout) == (2, "")
     assert "is there already: name another file, or write over it with --replace" in " ".join(again.stderr.split())
     assert out.read_bytes() == written
-    assert run_at(house.warehouse, "subject", str(ME), "--out", str(out), "--replace").returncode == 0
-    logged = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]]
+    assert run_at(eleven_nights.warehouse, "subject", str(ME), "--out", str(out), "--replace").returncode == 0
+    logged = [(e.kind, e.students, e.what) for e in access.entries(eleven_nights.warehouse)[0]]
     assert logged == [("subject", 1, "")] * 2
-    assert str(ME) not in next((house.warehouse / "private").glob("access-*.jsonl")).read_text()
+    assert str(ME) not in next((eleven_nights.warehouse / "private").glob("access-*.jsonl")).read_text()
     assert list(tmp_path.iterdir()) == [out]
 
 

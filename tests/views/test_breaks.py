@@ -23,7 +23,7 @@ WATCHED = "SELECT student_id, reason, days_inactive, term_days_inactive FROM stu
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def empty_school() -> Iterator[House]:
     with new_house() as house:
         yield house
 
@@ -48,15 +48,15 @@ def page(house: House) -> str:
     return text((house.warehouse / "report.html").read_text())
 
 
-def test_a_break_is_no_absence_where_terms_are_given(house: House) -> None:
+def test_a_break_is_no_absence_where_terms_are_given(empty_school: House) -> None:
     absent = LAST_DAY - timedelta(days=20)
-    with_terms(house, SUMMER, AUTUMN).night(1, pupils(LAST_DAY, {7: absent, 8: None}), classes(1))
+    with_terms(empty_school, SUMMER, AUTUMN).night(1, pupils(LAST_DAY, {7: absent, 8: None}), classes(1))
     # 47 days ago, of which two are in term; the student who was absent before the break, twenty more.
-    assert house.query(WATCHED) == [(7, "inactive for 22 days of term", 67, 22)]
-    assert "inactive at once" not in page(house)
+    assert empty_school.query(WATCHED) == [(7, "inactive for 22 days of term", 67, 22)]
+    assert "inactive at once" not in page(empty_school)
 
 
-def test_who_registers_in_a_break_has_days_of_term_to_log_in(house: House) -> None:
+def test_who_registers_in_a_break_has_days_of_term_to_log_in(empty_school: House) -> None:
     """Schools register next year's pupils in summer."""
     new = within("activity_tracking", has_ever_logged_in=False, first_login_date=None, last_activity_date=None)
     listed = [
@@ -67,9 +67,9 @@ def test_who_registers_in_a_break_has_days_of_term_to_log_in(house: House) -> No
             (3, LAST_DAY + timedelta(9)),
         )
     ]
-    with_terms(house, SUMMER, AUTUMN).night(1, listed, classes(1))
+    with_terms(empty_school, SUMMER, AUTUMN).night(1, listed, classes(1))
     query = "SELECT student_id, severity, reason FROM students_to_watch"
-    assert house.query(query) == [(1, 1.07, f"never logged in, registered {LAST_DAY - timedelta(days=13)}")]
+    assert empty_school.query(query) == [(1, 1.07, f"never logged in, registered {LAST_DAY - timedelta(days=13)}")]
 
 
 @pytest.mark.parametrize(
@@ -85,35 +85,35 @@ def test_who_registers_in_a_break_has_days_of_term_to_log_in(house: House) -> No
         ((Term("From tomorrow", night(2), night(9)),), 0),
     ],
 )
-def test_the_days_that_count_are_those_of_terms(house: House, terms: tuple[Term, ...], counted: int) -> None:
-    with_terms(house, *terms)
-    (house.warehouse / editable.THRESHOLDS).write_text("name,value,meaning\ninactive_days,0,\n")
-    house.night(1, pupils(LAST_DAY, count=3), classes(1))
-    assert [row[2:] for row in house.query(WATCHED)] == [(47, counted)] * 3
+def test_the_days_that_count_are_those_of_terms(empty_school: House, terms: tuple[Term, ...], counted: int) -> None:
+    with_terms(empty_school, *terms)
+    (empty_school.warehouse / editable.THRESHOLDS).write_text("name,value,meaning\ninactive_days,0,\n")
+    empty_school.night(1, pupils(LAST_DAY, count=3), classes(1))
+    assert [row[2:] for row in empty_school.query(WATCHED)] == [(47, counted)] * 3
 
 
-def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(house: House) -> None:
+def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school: House) -> None:
     idle = pupils(LAST_DAY)
     idle[4]["summary"]["completion_rate"] = 3.0
-    house.night(1, idle, classes(1))
-    assert house.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
-    assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(house)
-    assert "1 to watch: 1 low completion" in page(house)
-    house.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
-    assert "inactive at once" not in page(house)
-    assert "39 no longer to watch" in page(house)
-    assert house.query(WATCHED) == [(3, "inactive for 48 days", 48, 48)]
+    empty_school.night(1, idle, classes(1))
+    assert empty_school.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
+    assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(empty_school)
+    assert "1 to watch: 1 low completion" in page(empty_school)
+    empty_school.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
+    assert "inactive at once" not in page(empty_school)
+    assert "39 no longer to watch" in page(empty_school)
+    assert empty_school.query(WATCHED) == [(3, "inactive for 48 days", 48, 48)]
 
 
-def test_a_few_who_are_inactive_are_listed_as_ever(house: House) -> None:
-    house.night(1, pupils(night(1), dict.fromkeys(range(1, 20), LAST_DAY)), classes(1))
-    assert "inactive at once" not in page(house)
-    assert "19 to watch: 19 inactive" in page(house)
+def test_a_few_who_are_inactive_are_listed_as_ever(empty_school: House) -> None:
+    empty_school.night(1, pupils(night(1), dict.fromkeys(range(1, 20), LAST_DAY)), classes(1))
+    assert "inactive at once" not in page(empty_school)
+    assert "19 to watch: 19 inactive" in page(empty_school)
 
 
-def test_a_silence_in_term_asks_for_no_terms(house: House) -> None:
-    with_terms(house, Term("All year", SUMMER.first_day, night(1))).night(1, pupils(LAST_DAY), classes(1))
-    assert "So common a silence in term time looks like" in page(house)
-    assert "terms.csv" not in page(house)
-    house.night(2)
-    assert f"The last term in terms.csv ended on Friday, {night(1).day} November 2026." in page(house)
+def test_a_silence_in_term_asks_for_no_terms(empty_school: House) -> None:
+    with_terms(empty_school, Term("All year", SUMMER.first_day, night(1))).night(1, pupils(LAST_DAY), classes(1))
+    assert "So common a silence in term time looks like" in page(empty_school)
+    assert "terms.csv" not in page(empty_school)
+    empty_school.night(2)
+    assert f"The last term in terms.csv ended on Friday, {night(1).day} November 2026." in page(empty_school)

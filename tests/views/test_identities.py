@@ -36,7 +36,7 @@ def without(records: Records, *ids: int) -> Records:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def reused_ids() -> Iterator[House]:
     """Of 250 students, 5 becomes another person on night 2, and 6 after a night without anybody."""
     with new_house() as house:
         house.night(1, students(250))
@@ -50,9 +50,9 @@ def who(house: House, *ids: int) -> list[tuple[object, ...]]:
     return house.query(f"{WHO.format(', '.join(map(str, ids)))} ORDER BY student_id, first_day")
 
 
-def test_an_id_given_to_another_person_is_found(house: House) -> None:
-    assert house.query(FINDINGS) == [("id_reused", 2, night(2), f"{SAID}: 5, 6")]
-    assert who(house, 5, 6, 7) == [
+def test_an_id_given_to_another_person_is_found(reused_ids: House) -> None:
+    assert reused_ids.query(FINDINGS) == [("id_reused", 2, night(2), f"{SAID}: 5, 6")]
+    assert who(reused_ids, 5, 6, 7) == [
         ("5", night(1), night(1), False, None, 1),
         (f"5 since {night(2)}", night(2), None, True, None, 1),
         ("6", night(1), night(1), False, None, 1),
@@ -60,19 +60,19 @@ def test_an_id_given_to_another_person_is_found(house: House) -> None:
         ("7", night(1), None, False, None, 1),
     ]
     query = "SELECT snapshot_date, description FROM student_timeline WHERE what = 'identity' ORDER BY 1"
-    assert house.query(query) == [(night(2), SAID), (night(3), SAID)]
+    assert reused_ids.query(query) == [(night(2), SAID), (night(3), SAID)]
 
 
-def test_explore_says_so_beside_the_student(house: House) -> None:
-    rollbook = Book(house.warehouse)
+def test_explore_says_so_beside_the_student(reused_ids: House) -> None:
+    rollbook = Book(reused_ids.warehouse)
     with rollbook.open():
         assert pages.student(rollbook, QueryParams(""), 5)["reused_since"] == night(2)
         assert pages.student(rollbook, QueryParams(""), 7)["reused_since"] is None
 
 
-def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_path: Path) -> None:
+def test_a_subject_is_handed_nothing_of_who_had_the_id_before(reused_ids: House, tmp_path: Path) -> None:
     def written(*, earlier_person: bool) -> str:
-        write(gather(house.warehouse, 5, earlier_person=earlier_person), tmp_path / "5.zip", replace=True)
+        write(gather(reused_ids.warehouse, 5, earlier_person=earlier_person), tmp_path / "5.zip", replace=True)
         with ZipFile(tmp_path / "5.zip") as zipped:
             return "".join(zipped.read(name).decode() for name in zipped.namelist())
 
@@ -85,8 +85,8 @@ def test_a_subject_is_handed_nothing_of_who_had_the_id_before(house: House, tmp_
     assert "--earlier-person includes it" in only
 
 
-def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None:
-    held = {section.name: section.rows for section in gather(house.warehouse, 5).sections}
+def test_a_subject_gets_what_began_earlier_and_still_holds(reused_ids: House) -> None:
+    held = {section.name: section.rows for section in gather(reused_ids.warehouse, 5).sections}
     # The class is the earlier person's; the names are not.
     for name in ("history.student_classes", "spans.student_classes", "main.enrollment_spans"):
         assert len(held[name]) == 1, name
@@ -94,14 +94,14 @@ def test_a_subject_gets_what_began_earlier_and_still_holds(house: House) -> None
     assert {row[0] for row in held["main.watch_daily"]} <= {night(3)}
 
 
-def test_only_the_previous_holder_of_an_id_was_spoken_to(house: House) -> None:
+def test_only_the_previous_holder_of_an_id_was_spoken_to(reused_ids: House) -> None:
     until = night(9)
     for student_id, on in ((5, night(1)), (6, night(3)), (7, night(1))):
-        editable.contact(house.warehouse, student_id, on, until)
-    with opened(house.published) as con:
-        assert editable.resting(house.warehouse, night(3), con) == {6: until, 7: until}
+        editable.contact(reused_ids.warehouse, student_id, on, until)
+    with opened(reused_ids.published) as con:
+        assert editable.resting(reused_ids.warehouse, night(3), con) == {6: until, 7: until}
     rows = {
-        student_id: [s.rows for s in gather(house.warehouse, student_id).sections if s.name == "private.contacted"]
+        student_id: [s.rows for s in gather(reused_ids.warehouse, student_id).sections if s.name == "private.contacted"]
         for student_id in (5, 6)
     }
     assert rows == {5: [[]], 6: [[(night(3), until, "")]]}

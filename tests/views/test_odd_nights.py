@@ -19,7 +19,7 @@ ONE_DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def empty_school() -> Iterator[House]:
     with new_house() as house:
         yield house
 
@@ -65,26 +65,28 @@ def test_a_macro_answers_from_its_own_file_or_not_at_all(two_files: duckdb.DuckD
         assert own != theirs
 
 
-def test_a_day_is_answered_by_the_last_landed_day_up_to_it(house: House) -> None:
-    house.night(1, students(2), classes(1))
-    house.night(4, students(3))
+def test_a_day_is_answered_by_the_last_landed_day_up_to_it(empty_school: House) -> None:
+    empty_school.night(1, students(2), classes(1))
+    empty_school.night(4, students(3))
     days = [night(1) - ONE_DAY, night(1), night(3), night(4), date(2030, 1, 1)]
     calls = ", ".join(f"as_of_day(DATE '{day}')" for day in days)
-    assert house.query(f"SELECT {calls}") == [(None, night(1), night(1), night(4), night(4))]
-    assert house.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[2]}')") == [(2,)]
+    assert empty_school.query(f"SELECT {calls}") == [(None, night(1), night(1), night(4), night(4))]
+    assert empty_school.query(f"SELECT COUNT(*) FROM students_as_of(DATE '{days[2]}')") == [(2,)]
 
 
-def test_watched_students_match_the_model_on_every_landed_night(house: House) -> None:
+def test_watched_students_match_the_model_on_every_landed_night(empty_school: House) -> None:
     low, worse = (within("summary", completion_rate=rate) for rate in (15.0, 0.0))
-    house.night(1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1))
-    house.service.on(faults.moved_total(1), path="students", page=1, times=None)
-    house.night(2, [student(1, **low), student(2, **low)])  # unproven: no page shows 3, and nobody is removed
-    house.service.mend()
+    empty_school.night(
+        1, [student(1, **low), student(2), student(3, **within("summary", average_score=40.0))], classes(1)
+    )
+    empty_school.service.on(faults.moved_total(1), path="students", page=1, times=None)
+    empty_school.night(2, [student(1, **low), student(2, **low)])  # unproven: no page shows 3, and nobody is removed
+    empty_school.service.mend()
     # Nothing was landed on night 3. The record of 1 is refused, for want of a name; what 2 leaves unsaid changes nothing.
     refused = student(1, name=None, **worse)
     unstated = student(2, activity_tracking=MISSING, classes=MISSING)
-    house.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
-    house.night(5, [student(1, **worse), student(2)])  # proven: 3 has left
+    empty_school.night(4, [refused, unstated, student(3, **within("summary", average_score=40.0))])
+    empty_school.night(5, [student(1, **worse), student(2)])  # proven: 3 has left
     low_words, low_score = "low completion (15 %, under 30)", "low score (40, under 50)"
     query = "SELECT snapshot_date, student_id, change, severity, reason, reason_before, is_listed FROM watch_daily"
     rows = [
@@ -99,10 +101,10 @@ def test_watched_students_match_the_model_on_every_landed_night(house: House) ->
         (night(5), 1, "still to watch", 2.0, "low completion (0 %, under 30)", low_words, True),
         (night(5), 3, "no longer to watch", None, None, low_score, False),
     ]
-    assert house.query(f"{query} ORDER BY snapshot_date, student_id") == rows
+    assert empty_school.query(f"{query} ORDER BY snapshot_date, student_id") == rows
     for number in (1, 2, 4, 5):
         one = f"{query} WHERE snapshot_date = DATE '{night(number)}' ORDER BY student_id"
-        assert house.query(one) == [row for row in rows if row[0] == night(number)]
+        assert empty_school.query(one) == [row for row in rows if row[0] == night(number)]
         as_of = f"SELECT student_id, severity FROM students_to_watch_as_of(DATE '{night(number)}') ORDER BY 1"
-        assert house.query(as_of) == [(row[1], row[3]) for row in rows if row[0] == night(number) and row[3]]
-    assert house.query("SELECT student_id, severity FROM students_to_watch") == [(1, 2.0)]
+        assert empty_school.query(as_of) == [(row[1], row[3]) for row in rows if row[0] == night(number) and row[3]]
+    assert empty_school.query("SELECT student_id, severity FROM students_to_watch") == [(1, 2.0)]

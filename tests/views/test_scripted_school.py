@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)  # eight whole syncs, once for all tests
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def scripted_school() -> Iterator[House]:
     with new_house(hold_changed_percent=100, hold_removed_percent=100) as house:
         play(house, NIGHTS)
         yield house
@@ -53,8 +53,8 @@ VIEWS: dict[str, Callable[[States], list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_says_what_the_script_implies(view: str, house: House, script: States) -> None:
-    assert asked(house, view) == expected(view, VIEWS[view](script))
+def test_a_view_says_what_the_script_implies(view: str, scripted_school: House, script: States) -> None:
+    assert asked(scripted_school, view) == expected(view, VIEWS[view](script))
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,17 @@ def test_a_view_says_what_the_script_implies(view: str, house: House, script: St
         ("student_timeline", "snapshot_date", night(7)),
     ],
 )
-def test_a_filter_gives_the_same_rows(view: str, column: str, value: Any, house: House, script: States) -> None:
+def test_a_filter_gives_the_same_rows(
+    view: str, column: str, value: Any, scripted_school: House, script: States
+) -> None:
     chosen = [row for row in VIEWS[view](script) if row.get(column) == value]
     literal = f"DATE '{value}'" if isinstance(value, date) else value
     assert chosen
-    assert asked(house, view, f"{column} = {literal}") == expected(view, chosen)
+    assert asked(scripted_school, view, f"{column} = {literal}") == expected(view, chosen)
 
 
-def test_a_student_is_told_in_words(house: House) -> None:
-    timeline = house.query(
+def test_a_student_is_told_in_words(scripted_school: House) -> None:
+    timeline = scripted_school.query(
         "SELECT snapshot_date, what, description FROM student_timeline WHERE student_id = 1 ORDER BY ALL LIMIT 9"
     )
     assert timeline == [
@@ -94,11 +96,11 @@ def test_a_student_is_told_in_words(house: House) -> None:
         (night(11), "assignments", "assignments completed 12 to 14"),
     ]
     titles = "SELECT snapshot_date, description, class_id, class_title FROM student_timeline WHERE what = 'class' ORDER BY ALL"
-    assert house.query(titles) == [
+    assert scripted_school.query(titles) == [
         (night(7), "class Algebra 1 to Algebra 2", 501, "Algebra 2"),
         (night(11), "class Algebra 2 to Algebra 1", 501, "Algebra 1"),
     ]
-    kinds = {r[0] for r in house.query("SELECT what FROM student_timeline")}
+    kinds = {r[0] for r in scripted_school.query("SELECT what FROM student_timeline")}
     assert {"new", "gone", "back", "joined", "left", "details", "login"} <= kinds
 
 
@@ -113,8 +115,8 @@ LANDED_NOT = "no landing: nothing is known of these days by themselves"
 STANDS = "was left out of the records, on the newest landed day of 0 students; what was known stands"
 
 
-def test_every_finding_is_listed_once(house: House) -> None:
-    assert house.query("FROM data_quality ORDER BY kind, about, since") == [
+def test_every_finding_is_listed_once(scripted_school: House) -> None:
+    assert scripted_school.query("FROM data_quality ORDER BY kind, about, since") == [
         (
             *("count mismatch", "classes", 1, night(11), night(25)),
             "student_count is not the number of students who list the class: 501",

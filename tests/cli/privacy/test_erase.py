@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def night_of_9() -> Iterator[House]:
     with new_house(students(9), classes(2)) as house:
         house.night(1)
         yield house
@@ -28,36 +28,36 @@ def typed(house: House, *arguments: str) -> Result:
     return CliRunner(env=environment).invoke(app, arguments)
 
 
-def test_it_counts_refuses_asks_and_certifies(house: House) -> None:
+def test_it_counts_refuses_asks_and_certifies(night_of_9: House) -> None:
     """In the order of a person's work; the certificate is shown, and says where it is kept."""
-    counted = typed(house, "erase", "7", "--dry-run")
+    counted = typed(night_of_9, "erase", "7", "--dry-run")
     assert counted.exit_code == 0, counted.output
     assert "Would be erased" in counted.output
-    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
-    assert typed(house, "erase", "7", "--hold", "--reason", "court, case 3").exit_code == 0
-    refused = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert night_of_9.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
+    assert typed(night_of_9, "erase", "7", "--hold", "--reason", "court, case 3").exit_code == 0
+    refused = typed(night_of_9, "erase", "7", "--reason", "case 12", "--yes")
     assert isinstance(refused.exception, ArgumentError)
     assert "under a legal hold" in str(refused.exception)
-    assert typed(house, "erase", "7", "--lift").exit_code == 0
-    answer = typed(house, "erase", "7", "--reason", "case 12")
+    assert typed(night_of_9, "erase", "7", "--lift").exit_code == 0
+    answer = typed(night_of_9, "erase", "7", "--reason", "case 12")
     assert isinstance(answer.exception, HeldError)
     assert "Will be erased" in answer.output
-    assert [e.kind for e in access.entries(house.warehouse)[0]] == ["erase --dry-run", "erase"]
-    assert house.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
-    done = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert [e.kind for e in access.entries(night_of_9.warehouse)[0]] == ["erase --dry-run", "erase"]
+    assert night_of_9.query("SELECT COUNT(*) FROM students WHERE student_id = 7") == [(1,)]
+    done = typed(night_of_9, "erase", "7", "--reason", "case 12", "--yes")
     assert done.exit_code == 0, done.exception
     assert "Reason: case 12" in done.output
     assert "Backups of the warehouse" in done.output
     assert "kept as private/erasures/certificate-1.md" in done.output
-    assert house.query("SELECT COUNT(*) FROM students") == [(8,)]
-    again = typed(house, "erase", "7", "--reason", "case 12", "--yes")
+    assert night_of_9.query("SELECT COUNT(*) FROM students") == [(8,)]
+    again = typed(night_of_9, "erase", "7", "--reason", "case 12", "--yes")
     assert "nothing to do" in str(again.exception)
 
 
 @pytest.mark.parametrize(
     "arguments", [("erase", "7"), ("erase", "7", "--hold"), ("erase", "7", "--reason", " ", "--yes")]
 )
-def test_a_reason_is_asked_for(house: House, arguments: tuple[str, ...]) -> None:
-    done = typed(house, *arguments)
+def test_a_reason_is_asked_for(night_of_9: House, arguments: tuple[str, ...]) -> None:
+    done = typed(night_of_9, *arguments)
     assert isinstance(done.exception, ArgumentError)
     assert "Say why" in str(done.exception)

@@ -31,7 +31,7 @@ def played(secrets: Secrets) -> Iterator[District]:
 
 
 @pytest.fixture
-def district(played: District, tmp_path: Path) -> Iterator[District]:
+def district_copy(played: District, tmp_path: Path) -> Iterator[District]:
     """A copy of the played district."""
     with copied(played, tmp_path) as district:
         yield district

@@ -20,7 +20,7 @@ ASH, BIRCH = "ash", "birch"
 
 
 @pytest.fixture
-def district() -> Iterator[District]:
+def synced_pair() -> Iterator[District]:
     with two_schools() as district:
         yield district
 
@@ -44,19 +44,19 @@ def versions(files: list[Path]) -> list[str]:
     ]
 
 
-def test_a_killed_build_leaves_two_whole_files_perhaps_of_different_age(district: District) -> None:
+def test_a_killed_build_leaves_two_whole_files_perhaps_of_different_age(synced_pair: District) -> None:
     for name in (ASH, BIRCH):
-        district.house(name).night(2, over={"pseudonymous": True})
-    files = [district.warehouse / name for name in ("district.duckdb", "district-pseudonymous.duckdb")]
-    district.build()
+        synced_pair.house(name).night(2, over={"pseudonymous": True})
+    files = [synced_pair.warehouse / name for name in ("district.duckdb", "district-pseudonymous.duckdb")]
+    synced_pair.build()
     seen, step, killed = [versions(files)], 0, True
     while killed:
         step += 1
-        killed = die(district, step, "build")
+        killed = die(synced_pair, step, "build")
         seen.append(versions(files))
     assert step > 4, "each of the two is moved in, and its link is led to it"
     assert seen[1] == seen[0]
     assert any(one != other for one, other in seen), "the one was shown, and the other says that it is older"
     assert seen[-1][0] == seen[-1][1] != seen[0][0]
-    assert len(list((district.warehouse / "pseudonymous").iterdir())) <= 2
-    assert district.left_by_builds() == []
+    assert len(list((synced_pair.warehouse / "pseudonymous").iterdir())) <= 2
+    assert synced_pair.left_by_builds() == []

@@ -29,7 +29,7 @@ KILLS = 12
 
 
 @pytest.fixture
-def district() -> Iterator[District]:
+def five_schools() -> Iterator[District]:
     with new_district(NAMES[:3], NAMES[3:]) as district:
         for number, name in enumerate(NAMES):
             district[name].students = students(150 + 30 * number)
@@ -56,12 +56,12 @@ def done(district: District) -> set[str]:
 
 
 @pytest.mark.weekly
-def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: District) -> None:
+def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(five_schools: District) -> None:
     random, seconds, killed = Random(15), 2.0, 0
     settled: set[str] = set()
     requests: dict[str, int] = {}
     for _ in range(KILLS):
-        process = run(district)
+        process = run(five_schools)
         try:
             process.wait(random.uniform(0.2 * seconds, seconds))
         except subprocess.TimeoutExpired:
@@ -70,30 +70,30 @@ def test_a_run_killed_at_any_moment_leaves_every_warehouse_sound(district: Distr
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         time.sleep(0.5)  # until the workers' last requests have come
-        now = district.asked()
+        now = five_schools.asked()
         assert {name: now[name] for name in settled} == {name: requests[name] for name in settled}
-        settled, requests = done(district), now
+        settled, requests = done(five_schools), now
         if settled == set(NAMES):
             break
         seconds *= 1.25
     assert killed
-    process = run(district)
+    process = run(five_schools)
     assert process.wait(300) == 0
-    now = district.asked()
+    now = five_schools.asked()
     assert {name: now[name] for name in settled} == {name: requests[name] for name in settled}
-    assert run(district).wait(100) == 0
-    assert district.asked() == now
+    assert run(five_schools).wait(100) == 0
+    assert five_schools.asked() == now
     for name in NAMES:
-        expected = never_killed(district, name)  # first: a house shows its own clock from then on
-        house = district.house(name)
+        expected = never_killed(five_schools, name)  # first: a house shows its own clock from then on
+        house = five_schools.house(name)
         assert house.tables() == expected, name
         assert not any(house.examined().values()), name
 
 
-def test_two_runs_at_once_ask_once(district: District) -> None:
-    both = [run(district), run(district)]
+def test_two_runs_at_once_ask_once(five_schools: District) -> None:
+    both = [run(five_schools), run(five_schools)]
     assert [process.wait(400) for process in both] == [0, 0]
-    assert district.asked() == {name: 1 + -(-len(district[name].students) // 100) + 1 for name in NAMES}
+    assert five_schools.asked() == {name: 1 + -(-len(five_schools[name].students) // 100) + 1 for name in NAMES}
 
 
 def never_killed(district: District, name: str) -> Tables:

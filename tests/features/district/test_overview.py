@@ -21,7 +21,7 @@ AT = datetime.combine(night(2), time(2, 20), UTC)
 
 
 @pytest.fixture(scope="module")
-def district() -> Iterator[District]:
+def every_state() -> Iterator[District]:
     """ash is synced, birch held, cedar late, elm refused, fir paused, and 007 is new."""
     with new_district(["ash", "birch", "cedar", "elm", "fir", "007"]) as district:
         district["birch"].students = students(60)
@@ -39,9 +39,9 @@ def district() -> Iterator[District]:
 
 
 @pytest.fixture
-def known(district: District) -> dict[str, InstitutionStatus]:
-    with district.in_environment():
-        run = district.institutions(2)
+def known(every_state: District) -> dict[str, InstitutionStatus]:
+    with every_state.in_environment():
+        run = every_state.institutions(2)
         run.now = datetime.combine(night(2), time(12), UTC)
         return {status.institution: status for status in load_overview(run).institutions}
 
@@ -66,9 +66,9 @@ def test_each_is_shown_as_it_is(known: dict[str, InstitutionStatus]) -> None:
 
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_one_whose_file_cannot_be_read_is_not_shown_as_synced(
-    district: District, tmp_path: Path, is_empty: bool
+    every_state: District, tmp_path: Path, is_empty: bool
 ) -> None:
-    with copied(district, tmp_path) as copy_of_district:
+    with copied(every_state, tmp_path) as copy_of_district:
         file = copy_of_district.house("ash").published.resolve()
         file.unlink()
         if is_empty:

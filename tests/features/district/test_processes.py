@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.nights]
 
 
 @pytest.fixture(scope="module")
-def district() -> Iterator[District]:
+def unsynced_district() -> Iterator[District]:
     with new_district(["ash", "birch"], "cedar") as district:
         yield district
 
@@ -54,27 +54,27 @@ def stat(pid: int) -> list[str]:
     return proc(pid, "stat").rpartition(")")[2].split()
 
 
-def test_no_worker_has_a_key_in_its_environment_or_harms_another(district: District) -> None:
+def test_no_worker_has_a_key_in_its_environment_or_harms_another(unsynced_district: District) -> None:
     """A worker is killed while its service keeps it waiting; meanwhile all processes are looked at."""
-    district.hosts[1].on(faults.hang(60), path="auth", times=1)
+    unsynced_district.hosts[1].on(faults.hang(60), path="auth", times=1)
     seen: set[int] = set()
     others = children(os.getpid())  # of earlier tests: Python's own tracker has the environment that it was started in
-    keys = {school.key for school in district.schools.values()}
+    keys = {school.key for school in unsynced_district.schools.values()}
     shown: list[int] = []
 
     def look() -> None:
-        until(lambda: district.asked()["cedar"], 100, 0.05)  # cedar's worker waits for its answer
+        until(lambda: unsynced_district.asked()["cedar"], 100, 0.05)  # cedar's worker waits for its answer
         running = children(os.getpid()) - others
         seen.update(running)
         shown.extend(pid for pid in running if any(key in proc(pid, "environ") for key in keys))
         for pid in running:
             is_worker = proc(pid, "oom_score_adj").strip() == "500"
-            if is_worker and connected_to(pid, district.hosts[1].port):
+            if is_worker and connected_to(pid, unsynced_district.hosts[1].port):
                 os.kill(pid, signal.SIGKILL)
 
     watcher = threading.Thread(target=look)
     watcher.start()
-    outcomes = district.night(1, jobs=3)
+    outcomes = unsynced_district.night(1, jobs=3)
     watcher.join()
     assert len(seen) >= 3
     assert shown == []
@@ -86,7 +86,7 @@ def test_no_worker_has_a_key_in_its_environment_or_harms_another(district: Distr
     assert outcomes["cedar"].message.startswith(
         "Its process was ended from outside (SIGKILL), perhaps for lack of memory"
     )
-    again = district.night(1)
+    again = unsynced_district.night(1)
     assert {o.kind for o in again.values()} == {NightKind.SYNCED}
     assert [name for name, o in again.items() if o.fetched] == ["cedar"]
 
@@ -96,7 +96,7 @@ def is_gone(pid: int) -> bool:
     return stat(pid)[:1] in ([], ["Z"]) and len([*Path("/proc", str(pid), "task").glob("*")]) <= 1
 
 
-def test_a_worker_killed_between_two_institutions_costs_neither(district: District) -> None:
+def test_a_worker_killed_between_two_institutions_costs_neither(unsynced_district: District) -> None:
     others = children(os.getpid())
 
     def kill(*_: object) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_killed_between_two_institutions_costs_neither(district: Distri
             os.kill(pid, signal.SIGKILL)
             until(partial(is_gone, pid), 30, 0.05)
 
-    outcomes = district.night(2, jobs=1, done=kill)
+    outcomes = unsynced_district.night(2, jobs=1, done=kill)
     assert {outcome.kind for outcome in outcomes.values()} == {NightKind.SYNCED}
 
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def district() -> Iterator[District]:
+def odd_district() -> Iterator[District]:
     """Three institutions with odd nights; `yew` never synced."""
     with scripted_district(NIGHTS, ODD) as district:
         yield district
@@ -62,54 +62,54 @@ def version(name: str) -> str:
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, SAIL])
-def test_published_histories_match_the_lakes(district: District, engine: str) -> None:
-    compared, *others = verify(district, engine)
+def test_published_histories_match_the_lakes(odd_district: District, engine: str) -> None:
+    compared, *others = verify(odd_district, engine)
     assert (set(compared), others) == (set(SYNCED), [[], {}])
-    assert district.left_by_builds() == [], "pupils' records are left"
+    assert odd_district.left_by_builds() == [], "pupils' records are left"
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, weekly(SAIL)])
-def test_a_rebuild_publishes_the_same_rows_again(district: District, engine: str) -> None:
-    before = {name: contents(district, name) for name in SYNCED}
+def test_a_rebuild_publishes_the_same_rows_again(odd_district: District, engine: str) -> None:
+    before = {name: contents(odd_district, name) for name in SYNCED}
     versions = {name: version(name) for name in SYNCED}
-    done = rebuild(district, engine)
+    done = rebuild(odd_district, engine)
     assert {name: done[name] for name in SYNCED} == dict.fromkeys(SYNCED, "")
     for name in SYNCED:
         assert version(name) != versions[name]
-        assert contents(district, name) == before[name]
+        assert contents(odd_district, name) == before[name]
         assert opened(name).place.recovery.is_current()
 
 
-def test_a_lost_file_is_made_again_from_what_was_landed(district: District) -> None:
-    before = contents(district, OTHER)
-    for path in (district.warehouse / OTHER / "published").iterdir():
+def test_a_lost_file_is_made_again_from_what_was_landed(odd_district: District) -> None:
+    before = contents(odd_district, OTHER)
+    for path in (odd_district.warehouse / OTHER / "published").iterdir():
         path.unlink()
-    assert rebuild(district, SAIL, OTHER) == {OTHER: ""}
-    assert contents(district, OTHER) == before
+    assert rebuild(odd_district, SAIL, OTHER) == {OTHER: ""}
+    assert contents(odd_district, OTHER) == before
 
 
-def test_days_lost_from_the_lake_are_composed_again_from_landings(district: District) -> None:
+def test_days_lost_from_the_lake_are_composed_again_from_landings(odd_district: District) -> None:
     rollbook = opened(SHARING)
     lost = [day for day in rollbook.lake.days() if day > night(1)]
-    before = contents(district, SHARING)
+    before = contents(odd_district, SHARING)
     for day in lost:
         (rollbook.lake.root / "observed" / f"snapshot_date={day}" / "_day.json").unlink()
     with pytest.raises(NothingLandedError, match=f"{SHARING}: {OTHER_DAYS}"):
-        verify(district, DUCKDB, SHARING)
-    assert rebuild(district, DUCKDB, SHARING) == {SHARING: ""}
-    assert contents(district, SHARING) == before
-    assert verify(district, DUCKDB, SHARING)[1] == []
+        verify(odd_district, DUCKDB, SHARING)
+    assert rebuild(odd_district, DUCKDB, SHARING) == {SHARING: ""}
+    assert contents(odd_district, SHARING) == before
+    assert verify(odd_district, DUCKDB, SHARING)[1] == []
 
 
-def test_lost_landings_stop_a_rebuild(district: District) -> None:
+def test_lost_landings_stop_a_rebuild(odd_district: District) -> None:
     rollbook = opened(LATER)
     for day in rollbook.raw.days()[1:]:
         shutil.rmtree(rollbook.raw.root / f"snapshot_date={day}")
-    assert "raw/ lacks" in rebuild(district, DUCKDB, LATER)[LATER]
+    assert "raw/ lacks" in rebuild(odd_district, DUCKDB, LATER)[LATER]
 
 
 @pytest.mark.parametrize("engine", [DUCKDB, weekly(SAIL)])
-def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
+def test_a_row_that_differs_is_found(odd_district: District, engine: str) -> None:
     """One value of one version, one row too many, and one too few: in the tables of one institution."""
     warehouse = opened(OTHER).warehouse
     with warehouse.finishing(warehouse.published_file) as con:
@@ -119,22 +119,22 @@ def test_a_row_that_differs_is_found(district: District, engine: str) -> None:
         con.execute("INSERT INTO main.student_classes FROM main.student_classes LIMIT 1")
         con.execute("DELETE FROM main.changes WHERE rowid = (SELECT MIN(rowid) FROM main.changes)")
     warehouse.replace(warehouse.published_file)
-    compared, check, left_out = verify(district, engine, OTHER)
+    compared, check, left_out = verify(odd_district, engine, OTHER)
     assert (compared, left_out) == ((OTHER,), {})
     assert sorted(check, key=lambda d: d.table) == [
         Difference(OTHER, "changes", lacking=1, surplus=0),
         Difference(OTHER, "history.students", lacking=1, surplus=1),
         Difference(OTHER, "student_classes", lacking=0, surplus=1),
     ]
-    assert rebuild(district, engine, OTHER) == {OTHER: ""}
-    assert verify(district, engine, OTHER)[1] == []
+    assert rebuild(odd_district, engine, OTHER) == {OTHER: ""}
+    assert verify(odd_district, engine, OTHER)[1] == []
 
 
-def test_one_at_a_time_and_only_known_names(district: District) -> None:
+def test_one_at_a_time_and_only_known_names(odd_district: District) -> None:
     with (
-        DistrictFile(district.warehouse / "district").building(),
+        DistrictFile(odd_district.warehouse / "district").building(),
         pytest.raises(BusyError, match="wait until it is done"),
     ):
-        verify(district)
+        verify(odd_district)
     with pytest.raises(SettingError, match="no such institution; did you mean ash"):
-        rebuild(district, DUCKDB, "ashh")
+        rebuild(odd_district, DUCKDB, "ashh")

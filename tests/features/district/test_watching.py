@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.nights]
 
 
 @pytest.fixture
-def district(hook: Webhook) -> Iterator[District]:
+def alerting_district(hook: Webhook) -> Iterator[District]:
     """Elm has an address of its own, fir has none, cedar is paused."""
     with (
         new_district(["ash", "birch", "cedar"], ["elm", "fir"]) as district,
@@ -50,12 +50,12 @@ def alerts_of_both(clock: Callable[[], datetime] = lambda: datetime.now(UTC)) ->
 
 
 @pytest.mark.slow
-def test_a_missed_night_and_the_next_good_one_are_told_once(district: District, hook: Webhook) -> None:
-    district.night(1)
-    assert watched(district, 2, time(4)) == {}  # it may still come
+def test_a_missed_night_and_the_next_good_one_are_told_once(alerting_district: District, hook: Webhook) -> None:
+    alerting_district.night(1)
+    assert watched(alerting_district, 2, time(4)) == {}  # it may still come
     assert hook.texts == []
-    assert sorted(watched(district, 2, time(4, 16))) == ["ash", "birch", "elm"]
-    assert watched(district, 2, time(9)) == {}
+    assert sorted(watched(alerting_district, 2, time(4, 16))) == ["ash", "birch", "elm"]
+    assert watched(alerting_district, 2, time(9)) == {}
     due = "It was due at 02:15 (UTC), and no sync has ended since. If the UI shows none"
     assert hook.heads == [
         "Rollbook, 2 institutions: 2 late",
@@ -66,8 +66,8 @@ def test_a_missed_night_and_the_next_good_one_are_told_once(district: District, 
     assert hook.texts[0].endswith("To sync now, run `rollbook --institution NAME sync`.")
 
     hook.posted.clear()
-    district.night(3)
-    district.night(4)
+    alerting_district.night(3)
+    alerting_district.night(4)
     assert hook.heads == [
         "Rollbook, 2 institutions: 2 good again",
         f"Rollbook, elm: the sync of {night(3)} is good again",
@@ -75,7 +75,7 @@ def test_a_missed_night_and_the_next_good_one_are_told_once(district: District, 
     assert hook.texts[0].splitlines()[1:] == [f"Good again ({night(3)}): ash, birch", "Nothing is left to do."]
 
 
-def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, hook: Webhook) -> None:
+def test_one_cause_is_told_in_one_paragraph_with_each_name(alerting_district: District, hook: Webhook) -> None:
     alerts = alerts_of_both()
     for name, of_one in alerts.items():
         message = f"The service gave no answer. Run `rollbook --institution {name} sync`"
@@ -96,7 +96,7 @@ def test_one_cause_is_told_in_one_paragraph_with_each_name(district: District, h
     ]
 
 
-def test_alerts_wait_for_each_other_and_are_delivered_once(district: District, hook: Webhook) -> None:
+def test_alerts_wait_for_each_other_and_are_delivered_once(alerting_district: District, hook: Webhook) -> None:
     now = datetime.now(UTC)
     alerts = alerts_of_both(lambda: now)
     alerts["ash"].report(Outcome("1", AlertKind.FAILED, night(1), "It failed"))

@@ -18,7 +18,7 @@ ASH, BIRCH, LONG = "ash", "birch", "linden-vale-and-a-long-name-for-an-academy"
 
 
 @pytest.fixture(scope="module")
-def district() -> Iterator[District]:
+def birch_behind() -> Iterator[District]:
     """Birch is two days behind the others."""
     with new_district([ASH, BIRCH], LONG) as district:
         for number in range(1, 6):
@@ -31,8 +31,10 @@ def district() -> Iterator[District]:
 
 
 @pytest.fixture(scope="module")
-def shown(district: District, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
-    with exploring(district.warehouse, tmp_path_factory.mktemp("district"), command=("district", "explore")) as running:
+def shown(birch_behind: District, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
+    with exploring(
+        birch_behind.warehouse, tmp_path_factory.mktemp("district"), command=("district", "explore")
+    ) as running:
         yield running
 
 

@@ -29,12 +29,12 @@ def played() -> Iterator[District]:
 
 
 @pytest.fixture
-def district(played: District) -> Iterator[District]:
+def built_district(played: District) -> Iterator[District]:
     with played.in_environment():
         yield played
 
 
-def test_it_is_opened_where_no_institution_is_named(district: District, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_opened_where_no_institution_is_named(built_district: District, monkeypatch: pytest.MonkeyPatch) -> None:
     book = new_book()
     assert isinstance(book, DistrictBook)
     with book.open():
@@ -42,10 +42,10 @@ def test_it_is_opened_where_no_institution_is_named(district: District, monkeypa
     monkeypatch.setenv("ROLLBOOK_INSTITUTION", ASH)
     one = new_book()
     assert type(one) is Book
-    assert one.published == district.warehouse / ASH / "rollbook.duckdb"
+    assert one.published == built_district.warehouse / ASH / "rollbook.duckdb"
 
 
-def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: District) -> None:
+def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(built_district: District) -> None:
     book = DistrictBook()
     with book.open():
         everyone = pages.institutions(book, QueryParams())["listing"].rows
@@ -61,7 +61,7 @@ def test_it_shows_the_chosen_ones_and_those_that_are_behind_first(district: Dist
     assert book.students == 0
 
 
-def test_any_table_is_filtered_by_institution_and_downloaded(district: District) -> None:
+def test_any_table_is_filtered_by_institution_and_downloaded(built_district: District) -> None:
     book = DistrictBook()
     with book.open():
         assert {"institutions", "institutions_daily", "students", "roster", "history.students"} <= book.relations.keys()
@@ -70,6 +70,6 @@ def test_any_table_is_filtered_by_institution_and_downloaded(district: District)
         text = book.csv(values["listing"], values["what"]).read()
     assert [row[:2] for row in values["listing"].rows] == [(BIRCH, 1), (BIRCH, 2), (BIRCH, 3)]
     assert (book.students, len(text.splitlines())) == (3, 4)
-    log = next((district.warehouse / "district" / "private").glob("access-*.jsonl")).read_text()
+    log = next((built_district.warehouse / "district" / "private").glob("access-*.jsonl")).read_text()
     assert json.loads(log.splitlines()[-1])["students"] == 3
     assert BIRCH not in log

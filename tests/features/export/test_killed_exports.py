@@ -47,35 +47,37 @@ def leave(target: Path) -> None:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def night_of_6() -> Iterator[House]:
     with new_house(students(6), classes(2)) as house:
         house.night(1)
         yield house
 
 
 @pytest.mark.parametrize("swept_by", ["export", "roster", "writer", "erasure"])
-def test_what_a_killed_export_leaves_is_removed(house: House, swept_by: str) -> None:
-    exports = files.folder(house.warehouse / "exports" / "of the office")
+def test_what_a_killed_export_leaves_is_removed(night_of_6: House, swept_by: str) -> None:
+    exports = files.folder(night_of_6.warehouse / "exports" / "of the office")
     leave(exports / "list.csv")
     assert [path.read_bytes() for path in hidden(exports)] == [TEXT]
     if swept_by == "export":
-        export(house.published, "roster", Format.CSV, exports / "roster.csv", scratch=house.warehouse / "build")
+        export(
+            night_of_6.published, "roster", Format.CSV, exports / "roster.csv", scratch=night_of_6.warehouse / "build"
+        )
         assert [path.name for path in exports.iterdir()] == ["roster.csv"]
     elif swept_by == "roster":
-        oneroster.write(house.published, exports)
+        oneroster.write(night_of_6.published, exports)
     elif swept_by == "writer":
-        with house.rollbook().writer().writing():
+        with night_of_6.rollbook().writer().writing():
             pass
     else:
-        erase(house, 1)
-    assert hidden(house.warehouse) == []
+        erase(night_of_6, 1)
+    assert hidden(night_of_6.warehouse) == []
 
 
-def test_what_a_running_export_writes_is_not_swept(house: House) -> None:
-    exports = files.folder(house.warehouse / "exports")
+def test_what_a_running_export_writes_is_not_swept(night_of_6: House) -> None:
+    exports = files.folder(night_of_6.warehouse / "exports")
     with files.handing_out(exports / "list.csv") as file:
         file.write(TEXT)
-        with house.rollbook().writer().writing():
+        with night_of_6.rollbook().writer().writing():
             pass
         with files.handing_out(exports / "other.csv"):
             pass
@@ -104,16 +106,16 @@ def _roster(published: Path, folder: Path, die_at: int) -> None:
     oneroster.write(published, folder)
 
 
-def test_a_killed_roster_is_never_a_mixture_of_days_under_a_manifest(house: House, tmp_path: Path) -> None:
+def test_a_killed_roster_is_never_a_mixture_of_days_under_a_manifest(night_of_6: House, tmp_path: Path) -> None:
     """A system takes a folder by its manifest."""
     folder = tmp_path / "roster"
-    oneroster.write(house.published, folder)
-    house.night(2, students(6, first=2))
+    oneroster.write(night_of_6.published, folder)
+    night_of_6.night(2, students(6, first=2))
     for die_at in (1, 4, len(oneroster.FILES) + 1):
         assert (folder / "manifest.csv").exists()
-        assert killed_or_done(forked(_roster, house.published, folder, die_at))
+        assert killed_or_done(forked(_roster, night_of_6.published, folder, die_at))
         assert not (folder / "manifest.csv").exists()
-        oneroster.write(house.published, folder)
+        oneroster.write(night_of_6.published, folder)
     assert hidden(folder) == []
 
 
@@ -126,21 +128,21 @@ def _pages(warehouse: Path, die_at: int) -> None:
 
 
 @pytest.mark.parametrize("earlier", [2, 1])
-def test_killed_pages_leave_the_older_ones(house: House, earlier: int) -> None:
+def test_killed_pages_leave_the_older_ones(night_of_6: House, earlier: int) -> None:
     """Before the older ones are set aside, and before the new ones take their place."""
-    house.night(2, [*students(5), student(6, name="Older Name")])
-    write = partial(write_pages, house.warehouse, Chosen(), since=None, pdf=False)
+    night_of_6.night(2, [*students(5), student(6, name="Older Name")])
+    write = partial(write_pages, night_of_6.warehouse, Chosen(), since=None, pdf=False)
     write()
-    folder = house.warehouse / "exports" / "pages"
+    folder = night_of_6.warehouse / "exports" / "pages"
     older = {path.name for path in (folder / "all" / "students").iterdir()}
-    house.night(3, students(5))
+    night_of_6.night(3, students(5))
     # Each page of a student, a class and the teacher, the index, and the two moves.
     steps = 5 + 2 + len([*(folder / "all" / "teachers").iterdir()]) + 1 + 2
-    assert killed_or_done(forked(_pages, house.warehouse, steps + 1 - earlier))
+    assert killed_or_done(forked(_pages, night_of_6.warehouse, steps + 1 - earlier))
     there = folder / ("all.before" if earlier == 1 else "all")
     assert {path.name for path in (there / "students").iterdir()} == older
     assert "Older Name" in (there / "students" / "6.html").read_text(encoding="utf-8")
-    with house.rollbook().writer().writing():
+    with night_of_6.rollbook().writer().writing():
         pass
     assert {path.name for path in folder.iterdir()} == {there.name}
     write()

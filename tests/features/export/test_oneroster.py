@@ -80,7 +80,7 @@ def missing(files: dict[str, list[Row]]) -> list[str]:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def three_nights() -> Iterator[House]:
     """Three nights: a student, a class and a course leave, a student is renamed and one joins a class."""
     with new_house(students(9), classes(4)) as house:
         house.night(1)
@@ -130,8 +130,8 @@ def test_a_delta_brings_another_system_from_one_day_to_the_next(fortnight: Schoo
     assert {row["status"] for row in delta["enrollments"]} == {"active", "tobedeleted"}
 
 
-def test_what_left_is_to_be_deleted_and_what_came_begins(house: House, tmp_path: Path) -> None:
-    write(house.published, tmp_path, FIRST)
+def test_what_left_is_to_be_deleted_and_what_came_begins(three_nights: House, tmp_path: Path) -> None:
+    write(three_nights.published, tmp_path, FIRST)
     delta = read(tmp_path)
     users = {row["sourcedId"]: row for row in delta["users"]}
     assert {name for name, row in users.items() if row["status"] == "tobedeleted"} >= {"student-8", "student-9"}
@@ -179,12 +179,12 @@ def test_an_email_that_siblings_share_is_nobodys_username(tmp_path: Path) -> Non
     assert (gone["status"], gone["username"]) == ("tobedeleted", "own@home.example")
 
 
-def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tmp_path: Path) -> None:
+def test_an_id_that_was_given_to_another_person_is_another_user(three_nights: House, tmp_path: Path) -> None:
     """An LMS would else show the new pupil the work of the former one. The class stays, and so does its line."""
     other = {"name": "Grace Hopper", "email": "grace@example.org", "reference_id": "SIS-NEW"}
-    house.night(4, [student(n) | (other if n == 5 else {}) for n in range(1, 8)])
-    write(house.published, tmp_path / "delta", night(3))
-    write(house.published, tmp_path / "whole")
+    three_nights.night(4, [student(n) | (other if n == 5 else {}) for n in range(1, 8)])
+    write(three_nights.published, tmp_path / "delta", night(3))
+    write(three_nights.published, tmp_path / "whole")
     delta, whole, new = read(tmp_path / "delta"), read(tmp_path / "whole"), f"student-5-{night(4)}"
     users = {row["sourcedId"]: (row["status"], row["email"]) for row in delta["users"]}
     assert (users["student-5"][0], users[new]) == ("tobedeleted", ("active", "grace@example.org"))
@@ -199,21 +199,21 @@ def test_an_id_that_was_given_to_another_person_is_another_user(house: House, tm
         assert (row["status"], row["beginDate"], row["endDate"]) == of[row["userSourcedId"]]
     assert new in {row["sourcedId"] for row in whole["users"]}
     assert not [row for rows in whole.values() for row in rows if "student-5" in row.values()]
-    write(house.published, tmp_path / "later", night(4))
+    write(three_nights.published, tmp_path / "later", night(4))
     later = read(tmp_path / "later")
     assert [name for name in later if later[name]] == ["academicSessions"]
 
 
-def test_a_replaced_teacher_is_deleted_from_the_class_then_the_school(house: House, tmp_path: Path) -> None:
+def test_a_replaced_teacher_is_deleted_from_the_class_then_the_school(three_nights: House, tmp_path: Path) -> None:
     old = school_class(502)["teacher"]
     person = f"teacher-{old['teacher_id']}"
     new = old | {"teacher_id": 77, "teacher_name": "New Teacher"}
     others = [school_class(501), school_class(503)]
-    house.night(4, classes=[*others, school_class(502, teacher=new)])
+    three_nights.night(4, classes=[*others, school_class(502, teacher=new)])
     for day, classes_left in ((night(3), others), (night(4), [])):
         if not classes_left:
-            house.night(5, classes=[school_class(n, teacher=new) for n in (501, 502, 503)])
-        write(house.published, tmp_path / str(day), day)
+            three_nights.night(5, classes=[school_class(n, teacher=new) for n in (501, 502, 503)])
+        write(three_nights.published, tmp_path / str(day), day)
         delta = read(tmp_path / str(day))
         gone = {row["classSourcedId"] for row in delta["enrollments"] if row["userSourcedId"] == person}
         assert gone == ({"class-502"} if classes_left else {"class-501", "class-503"})
@@ -221,17 +221,17 @@ def test_a_replaced_teacher_is_deleted_from_the_class_then_the_school(house: Hou
         assert [r["status"] for r in delta["users"] if r["sourcedId"] == person] == [
             "active" if classes_left else "tobedeleted"
         ]
-    write(house.published, tmp_path / "whole")
+    write(three_nights.published, tmp_path / "whole")
     assert missing(read(tmp_path / "whole")) == []
     assert person not in {row["sourcedId"] for row in read(tmp_path / "whole")["users"]}
 
 
-def test_inactive_classes_and_terms(house: House, tmp_path: Path) -> None:
-    (house.warehouse / "terms.csv").write_text(
+def test_inactive_classes_and_terms(three_nights: House, tmp_path: Path) -> None:
+    (three_nights.warehouse / "terms.csv").write_text(
         f"name,first_day,last_day\nAutumn,{date(2026, 9, 1)},{date(2026, 12, 18)}\n"
     )
-    house.night(4, classes=[school_class(501, class_status=2), school_class(502, course={}), school_class(503)])
-    write(house.published, tmp_path)
+    three_nights.night(4, classes=[school_class(501, class_status=2), school_class(502, course={}), school_class(503)])
+    write(three_nights.published, tmp_path)
     files = read(tmp_path)
     assert missing(files) == []
     assert [row["sourcedId"] for row in files["classes"]] == ["class-502", "class-503"]
@@ -241,24 +241,24 @@ def test_inactive_classes_and_terms(house: House, tmp_path: Path) -> None:
     assert "class-501" not in {row["classSourcedId"] for row in files["enrollments"]}
 
 
-def test_the_command_notes_it_and_says_what_is_blank(house: House, tmp_path: Path) -> None:
+def test_the_command_notes_it_and_says_what_is_blank(three_nights: House, tmp_path: Path) -> None:
     folder = tmp_path / "roster"
-    done = run_at(house.warehouse, "export", "--oneroster", str(folder), "--since", str(FIRST))
+    done = run_at(three_nights.warehouse, "export", "--oneroster", str(folder), "--since", str(FIRST))
     assert done.returncode == 0, done.stderr
     assert "enrollments" in done.stdout
     assert "for systems that take OneRoster, not for Excel" in done.stdout
     assert "Left blank, since the service does not state it: grades" in done.stdout
-    entry = access.entries(house.warehouse)[0][-1]
+    entry = access.entries(three_nights.warehouse)[0][-1]
     assert (entry.kind, entry.students) == (
         "export --oneroster",
         len([u for u in read(folder)["users"] if "student" in u["sourcedId"]]),
     )
     for wrong in (("--since", str(FIRST)), ("roster", "--oneroster", str(folder)), ()):
-        refused = run_at(house.warehouse, "export", *wrong)
+        refused = run_at(three_nights.warehouse, "export", *wrong)
         assert (refused.returncode, "a folder with --oneroster" in refused.stderr) == (2, True)
     with pytest.raises(ArgumentError, match=f"the newest landed day is {night(3)}"):
-        write(house.published, folder, night(4))
+        write(three_nights.published, folder, night(4))
     with pytest.raises(ArgumentError, match="own files"):
-        write(house.published, house.warehouse / "raw")
+        write(three_nights.published, three_nights.warehouse / "raw")
     with pytest.raises(NothingLandedError):
         write(tmp_path / "rollbook.duckdb", folder)

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def copied_school(tmp_path: Path) -> Iterator[House]:
     with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
         yield house
 
 
 @pytest.fixture
-def nights(house: House) -> ChangingNights:
-    return begin_changing(house, 3)
+def nights(copied_school: House) -> ChangingNights:
+    return begin_changing(copied_school, 3)
 
 
 def lose_raw(house: House) -> None:
@@ -41,78 +41,78 @@ def lose_raw(house: House) -> None:
 
 
 def test_a_lost_raw_folder_fails_the_night_and_returns_from_the_copy(
-    house: House, nights: ChangingNights, tmp_path: Path
+    copied_school: House, nights: ChangingNights, tmp_path: Path
 ) -> None:
-    lose_raw(house)
+    lose_raw(copied_school)
     with pytest.raises(LostError, match=r"rollbook mirror restore --into FOLDER"):
         nights.play(1)
-    assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
-    assert house.rollbook().listener(Mirror).verify() == []
+    assert copied_days(copied_school) == [night(n) for n in (1, 2, 3, 4)]
+    assert copied_school.rollbook().listener(Mirror).verify() == []
     for name in ("status", "verify", "sync"):
-        output = mirror_command(house, name)
+        output = mirror_command(copied_school, name)
         assert output.exit_code == 1
         assert "is missing here" in str(output.exception)
-    assert copied_days(house) == [night(n) for n in (1, 2, 3, 4)]
+    assert copied_days(copied_school) == [night(n) for n in (1, 2, 3, 4)]
 
-    assert mirror_command(house, "restore", "--into", str(tmp_path / "back")).exit_code == 0
-    shutil.copytree(tmp_path / "back" / "raw", house.warehouse / "raw", dirs_exist_ok=True)
-    house.sync()
+    assert mirror_command(copied_school, "restore", "--into", str(tmp_path / "back")).exit_code == 0
+    shutil.copytree(tmp_path / "back" / "raw", copied_school.warehouse / "raw", dirs_exist_ok=True)
+    copied_school.sync()
     listed = nights.listed(4)
-    nights.expected.night(4, listed, house.service.classes, unproven=["students", "classes"])
-    nights.expected.night(4, listed, house.service.classes)
-    assert house.tables() == nights.expected.tables()
-    assert mirror_command(house, "status").exit_code == 0
-    assert mirror_command(house, "verify").exit_code == 0
+    nights.expected.night(4, listed, copied_school.service.classes, unproven=["students", "classes"])
+    nights.expected.night(4, listed, copied_school.service.classes)
+    assert copied_school.tables() == nights.expected.tables()
+    assert mirror_command(copied_school, "status").exit_code == 0
+    assert mirror_command(copied_school, "verify").exit_code == 0
 
 
-def test_a_restored_warehouse_publishes_and_deletes_nothing_in_the_copy(house: House, tmp_path: Path) -> None:
-    nights = begin_changing(house, 1)
-    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
+def test_a_restored_warehouse_publishes_and_deletes_nothing_in_the_copy(copied_school: House, tmp_path: Path) -> None:
+    nights = begin_changing(copied_school, 1)
+    shutil.copytree(copied_school.warehouse, tmp_path / "backup", symlinks=True)
     nights.play(1)
-    shutil.rmtree(house.warehouse)
-    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
+    shutil.rmtree(copied_school.warehouse)
+    shutil.copytree(tmp_path / "backup", copied_school.warehouse, symlinks=True)
     with pytest.raises(LostError, match=rf"is missing here.*{night(2)}/landing=1.*mirror sync --accept-loss"):
         nights.play(1)
-    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(3),)]
-    assert copied_days(house) == [night(n) for n in (1, 2, 3)]
+    assert copied_school.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(3),)]
+    assert copied_days(copied_school) == [night(n) for n in (1, 2, 3)]
     with pytest.raises(LostError):
-        house.at(4).sync()
-    assert restored(house, tmp_path / "new").query("SELECT COUNT(*) FROM spans.days") == [(4,)]
+        copied_school.at(4).sync()
+    assert restored(copied_school, tmp_path / "new").query("SELECT COUNT(*) FROM spans.days") == [(4,)]
 
-    assert mirror_command(house, "sync", "--accept-loss").exit_code == 0
-    assert copied_days(house) == [night(n) for n in (1, 3, 4)]
-    house.at(5).sync()
-    assert copied_days(house) == [night(n) for n in (1, 3, 4, 5)]
+    assert mirror_command(copied_school, "sync", "--accept-loss").exit_code == 0
+    assert copied_days(copied_school) == [night(n) for n in (1, 3, 4)]
+    copied_school.at(5).sync()
+    assert copied_days(copied_school) == [night(n) for n in (1, 3, 4, 5)]
 
 
-def test_another_landing_with_a_lost_ones_number_does_not_replace_it(house: House, tmp_path: Path) -> None:
-    begin(house)
-    shutil.copytree(house.warehouse, tmp_path / "backup", symlinks=True)
-    house.night(2, students(31))
-    before = restored(house, tmp_path / "before").tables()
-    shutil.rmtree(house.warehouse)
-    shutil.copytree(tmp_path / "backup", house.warehouse, symlinks=True)
-    house.now = house.now.replace(hour=9)
-    house.service.students = students(29)
+def test_another_landing_with_a_lost_ones_number_does_not_replace_it(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
+    shutil.copytree(copied_school.warehouse, tmp_path / "backup", symlinks=True)
+    copied_school.night(2, students(31))
+    before = restored(copied_school, tmp_path / "before").tables()
+    shutil.rmtree(copied_school.warehouse)
+    shutil.copytree(tmp_path / "backup", copied_school.warehouse, symlinks=True)
+    copied_school.now = copied_school.now.replace(hour=9)
+    copied_school.service.students = students(29)
     with pytest.raises(LostError, match=f"snapshot_date={night(2)}/landing=1"):
-        house.sync()
-    assert restored(house, tmp_path / "after").tables() == before
+        copied_school.sync()
+    assert restored(copied_school, tmp_path / "after").tables() == before
 
 
 @pytest.mark.story
 @pytest.mark.parametrize("file", ["manifest.json", "bodies.zst"])
 def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
-    house: House, nights: ChangingNights, tmp_path: Path, file: str
+    copied_school: House, nights: ChangingNights, tmp_path: Path, file: str
 ) -> None:
-    damaged = house.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / file
+    damaged = copied_school.warehouse / "raw" / f"snapshot_date={night(2)}" / "landing=1" / file
     whole = damaged.read_bytes()
     damaged.unlink() if file == "bodies.zst" else damaged.write_bytes(whole[:100])
     with pytest.raises(LostError, match=f"snapshot_date={night(2)}/landing=1"):
-        house.rollbook().listener(Mirror).update(house.now)
-    assert house.rollbook().listener(Mirror).verify() == []
-    assert restored(house, tmp_path / "new").tables() == nights.expected.tables()
+        copied_school.rollbook().listener(Mirror).update(copied_school.now)
+    assert copied_school.rollbook().listener(Mirror).verify() == []
+    assert restored(copied_school, tmp_path / "new").tables() == nights.expected.tables()
     damaged.write_bytes(whole)
-    house.rollbook().listener(Mirror).update(house.now)
+    copied_school.rollbook().listener(Mirror).update(copied_school.now)
 
 
 @pytest.mark.parametrize(
@@ -128,30 +128,32 @@ def test_a_damaged_or_missing_file_stays_whole_in_the_copy(
     ids=["backfill", "rebuild", "discard", "erase", "restore", "prune"],
 )
 @pytest.mark.usefixtures("nights")
-def test_every_writer_ends_with_a_loss_that_the_copy_found(house: House, write: Callable[[House], object]) -> None:
-    erase(house, 21)
-    (certificate,) = (house.warehouse / "private" / "erasures").glob("certificate-*.md")
+def test_every_writer_ends_with_a_loss_that_the_copy_found(
+    copied_school: House, write: Callable[[House], object]
+) -> None:
+    erase(copied_school, 21)
+    (certificate,) = (copied_school.warehouse / "private" / "erasures").glob("certificate-*.md")
     certificate.unlink()
     with pytest.raises(LostError, match="is missing here"):
-        write(house)
+        write(copied_school)
 
 
 @pytest.mark.slow
-def test_changes_by_our_own_commands_are_no_loss(house: House) -> None:
-    nights = begin_changing(house, 1)
-    house.at(2).service.key = "changed"
+def test_changes_by_our_own_commands_are_no_loss(copied_school: House) -> None:
+    nights = begin_changing(copied_school, 1)
+    copied_school.at(2).service.key = "changed"
     with pytest.raises(Exception, match="key"):
-        house.sync()
-    house.service.key = KEY
+        copied_school.sync()
+    copied_school.service.key = KEY
     nights.number = 2
     nights.play(2)
-    discard(house.rollbook().writer(), night(3), reason="nonsense")
-    assert mirror_command(house, "status").exit_code == 0
-    undo_discard(house.rollbook().writer(), night(3))
-    discard(house.rollbook().writer(), night(4), reason="nonsense")
-    erase(house, 20)
-    assert mirror_command(house, "status").exit_code == 0
+    discard(copied_school.rollbook().writer(), night(3), reason="nonsense")
+    assert mirror_command(copied_school, "status").exit_code == 0
+    undo_discard(copied_school.rollbook().writer(), night(3))
+    discard(copied_school.rollbook().writer(), night(4), reason="nonsense")
+    erase(copied_school, 20)
+    assert mirror_command(copied_school, "status").exit_code == 0
     nights.play(3, keep_days=2)
-    assert copied_days(house) == house.rollbook().raw.days() == [night(n) for n in (5, 6, 7)]
-    assert not list(copy_of(house).rglob(f"snapshot_date={night(2)}/*"))
-    assert mirror_command(house, "verify").exit_code == 0
+    assert copied_days(copied_school) == copied_school.rollbook().raw.days() == [night(n) for n in (5, 6, 7)]
+    assert not list(copy_of(copied_school).rglob(f"snapshot_date={night(2)}/*"))
+    assert mirror_command(copied_school, "verify").exit_code == 0

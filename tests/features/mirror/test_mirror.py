@@ -31,13 +31,13 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def copied_school(tmp_path: Path) -> Iterator[House]:
     with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
         yield house
 
 
-def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_changing(house, 2)
+def test_a_night_copies_what_is_new_and_nothing_else(copied_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_changing(copied_school, 2)
     put: list[str] = []
     real = Bucket.put
 
@@ -46,44 +46,44 @@ def test_a_night_copies_what_is_new_and_nothing_else(house: House, monkeypatch: 
         real(self, name, content, digest)
 
     monkeypatch.setattr(Bucket, "put", noted)
-    house.at(3).sync()
+    copied_school.at(3).sync()
     days = {part for name in put for part in name.split("/") if part.startswith("snapshot_date=")}
     assert days == {f"snapshot_date={night(3)}"}
     put.clear()
-    with house.rollbook().writer().writing():
+    with copied_school.rollbook().writer().writing():
         pass
     assert put == []
 
 
 def test_a_failed_copy_costs_a_warning_and_the_next_writer_catches_up(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    copied_school: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begin(house)
+    begin(copied_school)
     with monkeypatch.context() as broken:
         broken.setattr(Bucket, "put", _refuse)
         with caplog.at_level(logging.WARNING):
-            assert house.night(2, students(31)).manifest.counts_for_its_day
+            assert copied_school.night(2, students(31)).manifest.counts_for_its_day
     assert "could not take an object" in caplog.text
-    mirror = house.rollbook().listener(Mirror)
+    mirror = copied_school.rollbook().listener(Mirror)
     assert mirror.state().failed
-    assert copied_days(house) == [night(1)]
-    house.night(3)
-    assert copied_days(house) == [night(1), night(2), night(3)]
+    assert copied_days(copied_school) == [night(1)]
+    copied_school.night(3)
+    assert copied_days(copied_school) == [night(1), night(2), night(3)]
     assert not mirror.state().failed
 
 
 @pytest.mark.parametrize("after", daily([0, 1, 5, 9, 14], 9))
 def test_an_interrupted_copy_leaves_the_last_whole_and_is_finished(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    copied_school: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    played = begin_changing(house, 2)
-    before = house.tables()
+    played = begin_changing(copied_school, 2)
+    before = copied_school.tables()
     left = [after]
 
     def put(self: Bucket, name: str, content: Path, digest: str) -> None:
         if not left[0]:
-            (copy_of(house) / name).parent.mkdir(parents=True, exist_ok=True)
-            (copy_of(house) / name).write_bytes(b"cut")
+            (copy_of(copied_school) / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy_of(copied_school) / name).write_bytes(b"cut")
             raise KeyboardInterrupt
         left[0] -= 1
         real(self, name, content, digest)
@@ -94,30 +94,32 @@ def test_an_interrupted_copy_leaves_the_last_whole_and_is_finished(
         cut.setattr("rollbook.features.mirror.mirror.AT_ONCE", 1)
         with pytest.raises(KeyboardInterrupt):
             played.play(1)
-    assert restored(house, tmp_path / "last").tables() == before
-    house.rollbook().listener(Mirror).update(house.now)
-    assert house.rollbook().listener(Mirror).verify() == []
-    assert restored(house, tmp_path / "new").tables() == house.tables()
+    assert restored(copied_school, tmp_path / "last").tables() == before
+    copied_school.rollbook().listener(Mirror).update(copied_school.now)
+    assert copied_school.rollbook().listener(Mirror).verify() == []
+    assert restored(copied_school, tmp_path / "new").tables() == copied_school.tables()
 
 
-def test_an_object_that_is_lost_or_spoiled_is_found(house: House, tmp_path: Path) -> None:
-    begin(house)
-    mirror = house.rollbook().listener(Mirror)
-    (body,) = copy_of(house).rglob("bodies.zst.*")
+def test_an_object_that_is_lost_or_spoiled_is_found(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
+    mirror = copied_school.rollbook().listener(Mirror)
+    (body,) = copy_of(copied_school).rglob("bodies.zst.*")
     body.write_bytes(body.read_bytes()[:-1] + b"!")
-    assert mirror.verify() == [body.relative_to(copy_of(house)).as_posix()]
+    assert mirror.verify() == [body.relative_to(copy_of(copied_school)).as_posix()]
     with pytest.raises(MirrorError, match="bodies.zst is missing in .*, or not what was copied"):
-        restore(house.over["lake"], "", tmp_path / "new")
+        restore(copied_school.over["lake"], "", tmp_path / "new")
     body.unlink()
-    mirror.update(house.now)
+    mirror.update(copied_school.now)
     assert mirror.verify() == []
-    assert restored(house, tmp_path / "new").tables() == house.tables()  # it goes on from what it had fetched
+    assert (
+        restored(copied_school, tmp_path / "new").tables() == copied_school.tables()
+    )  # it goes on from what it had fetched
 
 
 @pytest.mark.slow
-def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path) -> None:
-    begin_changing(house, 2)
-    other = House(tmp_path / "other", house.service, **house.over)
+def test_another_warehouse_never_writes_over_a_copy(copied_school: House, tmp_path: Path) -> None:
+    begin_changing(copied_school, 2)
+    other = House(tmp_path / "other", copied_school.service, **copied_school.over)
     with pytest.raises(
         LostError,
         match=r"the copy of another warehouse, and this one lacks raw/snapshot_date=2026-11-20/landing=1, raw",
@@ -125,25 +127,25 @@ def test_another_warehouse_never_writes_over_a_copy(house: House, tmp_path: Path
         other.at(2).sync()
     with pytest.raises(LostError, match="the copy of another warehouse"):
         other.rollbook().listener(Mirror).update(other.now, adopt=True)
-    assert house.rollbook().listener(Mirror).verify() == []
-    again = restored(house, tmp_path / "new")
-    mirror = Mirror(again.settings(lake=house.over["lake"]), lambda: None)
+    assert copied_school.rollbook().listener(Mirror).verify() == []
+    again = restored(copied_school, tmp_path / "new")
+    mirror = Mirror(again.settings(lake=copied_school.over["lake"]), lambda: None)
     with pytest.raises(MirrorError, match="rollbook mirror sync --adopt"):
         mirror.update(again.now)
     mirror.update(again.now, adopt=True)
     with pytest.raises(MirrorError, match="another warehouse of this institution"):
-        house.rollbook().listener(Mirror).update(house.now)  # the old machine comes back
+        copied_school.rollbook().listener(Mirror).update(copied_school.now)  # the old machine comes back
 
 
-def test_the_copy_of_another_institution_is_refused(house: House, tmp_path: Path) -> None:
-    begin(house)
+def test_the_copy_of_another_institution_is_refused(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
     with pytest.raises(MirrorError, match="the copy of institution 41; this is institution 42"):
-        Mirror(house.settings(), lambda: 42).update(house.now)
+        Mirror(copied_school.settings(), lambda: 42).update(copied_school.now)
 
 
-def test_of_two_at_once_one_wins(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin(house)
-    mirror = house.rollbook().listener(Mirror)
+def test_of_two_at_once_one_wins(copied_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(copied_school)
+    mirror = copied_school.rollbook().listener(Mirror)
     real = Bucket.create
 
     def late(self: Bucket, name: str, content: bytes) -> None:
@@ -154,15 +156,15 @@ def test_of_two_at_once_one_wins(house: House, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Bucket, "create", late)
     with pytest.raises(MirrorError, match="at the same time"):
-        mirror.update(house.now, adopt=True)
+        mirror.update(copied_school.now, adopt=True)
 
 
-def test_a_restore_goes_into_an_empty_folder_only(house: House, tmp_path: Path) -> None:
-    begin(house)
+def test_a_restore_goes_into_an_empty_folder_only(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letters.txt").touch()
     with pytest.raises(ArgumentError, match="is not empty"):
-        restore(house.over["lake"], "", tmp_path / "full")
+        restore(copied_school.over["lake"], "", tmp_path / "full")
     with pytest.raises(MirrorError, match="Nothing was ever copied"):
         restore((tmp_path / "elsewhere").as_uri(), "", tmp_path / "new")
 
@@ -183,26 +185,28 @@ def test_a_restore_goes_into_an_empty_folder_only(house: House, tmp_path: Path) 
         "README.md",
     ],
 )
-def test_a_catalog_with_a_name_that_is_not_ours_is_not_followed(house: House, tmp_path: Path, name: str) -> None:
-    begin(house)
-    (path,) = (copy_of(house) / "_mirror").iterdir()
+def test_a_catalog_with_a_name_that_is_not_ours_is_not_followed(
+    copied_school: House, tmp_path: Path, name: str
+) -> None:
+    begin(copied_school)
+    (path,) = (copy_of(copied_school) / "_mirror").iterdir()
     catalog = json.loads(path.read_text())
     catalog["files"][name] = {"size": 1, "sha256": "0" * 64}
     path.write_text(json.dumps(catalog))
     with pytest.raises(MirrorError, match="names a file that Rollbook does not copy"):
-        restore(house.over["lake"], "", tmp_path / "new")
+        restore(copied_school.over["lake"], "", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_a_file_of_somebody_elses_in_raw_is_neither_copied_nor_missed(house: House, tmp_path: Path) -> None:
-    begin(house)
-    notes = house.warehouse / "raw" / "notes of the office.txt"
+def test_a_file_of_somebody_elses_in_raw_is_neither_copied_nor_missed(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
+    notes = copied_school.warehouse / "raw" / "notes of the office.txt"
     notes.write_text("call the service")
-    house.night(2)
-    assert not list(copy_of(house).rglob("*notes*"))
+    copied_school.night(2)
+    assert not list(copy_of(copied_school).rglob("*notes*"))
     notes.unlink()
-    house.night(3)
-    assert restored(house, tmp_path / "new").tables() == house.tables()
+    copied_school.night(3)
+    assert restored(copied_school, tmp_path / "new").tables() == copied_school.tables()
     assert not (tmp_path / "new" / "raw" / notes.name).exists()
 
 
@@ -215,18 +219,18 @@ def test_a_file_of_somebody_elses_in_raw_is_neither_copied_nor_missed(house: Hou
         ("s3://key:secret@bucket/x", "must hold no user, key"),
     ],
 )
-def test_an_address_that_cannot_be_one_is_refused(house: House, lake: str, says: str) -> None:
+def test_an_address_that_cannot_be_one_is_refused(copied_school: House, lake: str, says: str) -> None:
     with pytest.raises(SettingError, match=f"ROLLBOOK_LAKE {says}") as caught:
-        house.settings(lake=lake)
+        copied_school.settings(lake=lake)
     assert "secret" not in caught.value.message
 
 
-def test_records_go_unencrypted_to_this_machine_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_go_unencrypted_to_this_machine_only(copied_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://storage.example")
     with pytest.raises(SettingError, match="AWS_ENDPOINT_URL, which must begin with https"):
-        house.settings(lake="s3://bucket/x")
+        copied_school.settings(lake="s3://bucket/x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
-    assert house.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
+    assert copied_school.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
 
 
 def _refuse(*_: Any) -> None:
@@ -234,18 +238,18 @@ def _refuse(*_: Any) -> None:
 
 
 @pytest.mark.slow
-def test_an_erased_student_leaves_the_copy_too(house: House, tmp_path: Path) -> None:
+def test_an_erased_student_leaves_the_copy_too(copied_school: House, tmp_path: Path) -> None:
     named = student(7, name="Xanthippe Quill", email="xq@school.example")
-    house.night(1, [*students(6), named, *students(6, first=10)])
-    house.night(2, [*students(6), named, *students(7, first=10)])
-    assert _mentions(house) > 0
-    erase(house, 7)
-    assert _mentions(house) == 0
-    house.night(3)
-    assert _mentions(house) == 0
-    again = restored(house, tmp_path / "new")
-    assert again.tables() == house.tables()
-    house.at(4)  # the service goes by its clock
+    copied_school.night(1, [*students(6), named, *students(6, first=10)])
+    copied_school.night(2, [*students(6), named, *students(7, first=10)])
+    assert _mentions(copied_school) > 0
+    erase(copied_school, 7)
+    assert _mentions(copied_school) == 0
+    copied_school.night(3)
+    assert _mentions(copied_school) == 0
+    again = restored(copied_school, tmp_path / "new")
+    assert again.tables() == copied_school.tables()
+    copied_school.at(4)  # the service goes by its clock
     again.at(4).sync()  # the restored warehouse knows, too, whom it leaves out
     assert not again.query("SELECT * FROM history.students WHERE student_id = 7")
 
@@ -264,29 +268,31 @@ def _mentions(house: House) -> int:
     return count
 
 
-def test_the_commands_say_how_the_copy_is_doing(house: House, tmp_path: Path) -> None:
-    begin(house)
-    output = mirror_command(house, "status")
+def test_the_commands_say_how_the_copy_is_doing(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
+    output = mirror_command(copied_school, "status")
     assert output.exit_code == 0
     assert "holds 1 landed day (2026-11-20 to 2026-11-20)" in output.stdout
-    assert "Copied 0 files" in mirror_command(house, "sync").stdout
-    assert "is intact" in mirror_command(house, "verify").stdout
-    output = mirror_command(house, "restore", "--into", str(tmp_path / "new"))
+    assert "Copied 0 files" in mirror_command(copied_school, "sync").stdout
+    assert "is intact" in mirror_command(copied_school, "verify").stdout
+    output = mirror_command(copied_school, "restore", "--into", str(tmp_path / "new"))
     assert f"ROLLBOOK_WAREHOUSE={tmp_path / 'new'} rollbook rebuild" in output.stdout
-    (body,) = copy_of(house).rglob("bodies.zst.*")
+    (body,) = copy_of(copied_school).rglob("bodies.zst.*")
     body.unlink()
-    message = f"Missing or damaged in the copy: {body.relative_to(copy_of(house)).as_posix()}. Delete"
-    assert message in str(mirror_command(house, "verify").exception)
-    assert "Copied 1 file" in mirror_command(house, "sync").stdout
-    lake = house.over.pop("lake")
-    erase(house, 7)
-    house.over["lake"] = lake
-    assert re.search(r"It is not as here in \d+ files, such as .* Run `rollbook mirror sync`", told_wrong(house))
-    mirror_command(house, "sync")
-    assert mirror_command(house, "status").exit_code == 0
-    shutil.rmtree(copy_of(house))
-    assert "Nothing was ever copied" in str(mirror_command(house, "status").exception)
-    assert isinstance(mirror_command(house, "status", lake="").exception, SettingError)
+    message = f"Missing or damaged in the copy: {body.relative_to(copy_of(copied_school)).as_posix()}. Delete"
+    assert message in str(mirror_command(copied_school, "verify").exception)
+    assert "Copied 1 file" in mirror_command(copied_school, "sync").stdout
+    lake = copied_school.over.pop("lake")
+    erase(copied_school, 7)
+    copied_school.over["lake"] = lake
+    assert re.search(
+        r"It is not as here in \d+ files, such as .* Run `rollbook mirror sync`", told_wrong(copied_school)
+    )
+    mirror_command(copied_school, "sync")
+    assert mirror_command(copied_school, "status").exit_code == 0
+    shutil.rmtree(copy_of(copied_school))
+    assert "Nothing was ever copied" in str(mirror_command(copied_school, "status").exception)
+    assert isinstance(mirror_command(copied_school, "status", lake="").exception, SettingError)
 
 
 def told_wrong(house: House) -> str:
@@ -297,13 +303,13 @@ def told_wrong(house: House) -> str:
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_restore_is_a_line_of_the_access_log(house: House, tmp_path: Path, is_new: bool) -> None:
-    begin(house)
-    into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else house.warehouse
-    house.rollbook().listener(Mirror).update(house.now)
-    done = mirror_command(house, "restore", "--into", str(into), warehouse=here)
+def test_a_restore_is_a_line_of_the_access_log(copied_school: House, tmp_path: Path, is_new: bool) -> None:
+    begin(copied_school)
+    into, here = tmp_path / "into", tmp_path / "nowhere" if is_new else copied_school.warehouse
+    copied_school.rollbook().listener(Mirror).update(copied_school.now)
+    done = mirror_command(copied_school, "restore", "--into", str(into), warehouse=here)
     assert done.exit_code == 0, done.output
-    entries, _ = access.entries(into if is_new else house.warehouse)
+    entries, _ = access.entries(into if is_new else copied_school.warehouse)
     assert [(entry.kind, entry.user) for entry in entries] == [("mirror restore", machine.account())]
 
 

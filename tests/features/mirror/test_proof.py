@@ -27,7 +27,7 @@ ADVICE = "Run `rollbook mirror verify`; if it finds nothing, run `rollbook rebui
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def copied_school(tmp_path: Path) -> Iterator[House]:
     with new_house(students(30), classes(2), lake=(tmp_path / "copy").as_uri()) as house:
         yield house
 
@@ -54,34 +54,34 @@ def alter(file: Path, statement: str, house: House) -> None:
     warehouse.replace(file)
 
 
-def test_a_copy_of_everything_that_may_happen_is_proven(house: House) -> None:
-    begin_changing(house, 2)
-    house.night(3, [student(1, summary="refused"), *students(29, first=2)])
-    house.sync(fresh=True)
-    discard(house.rollbook().writer(), night(2), reason="on trial", confirm=always)
-    erase(house, 20)
-    before = house.state()
-    assert house.rollbook().listener(Mirror).remark() == NEVER
-    assert prove(house) == PROVEN.format(2)
-    assert house.state() == before
-    assert [p.name for p in (house.warehouse / "build").glob("aside-*")] == []
+def test_a_copy_of_everything_that_may_happen_is_proven(copied_school: House) -> None:
+    begin_changing(copied_school, 2)
+    copied_school.night(3, [student(1, summary="refused"), *students(29, first=2)])
+    copied_school.sync(fresh=True)
+    discard(copied_school.rollbook().writer(), night(2), reason="on trial", confirm=always)
+    erase(copied_school, 20)
+    before = copied_school.state()
+    assert copied_school.rollbook().listener(Mirror).remark() == NEVER
+    assert prove(copied_school) == PROVEN.format(2)
+    assert copied_school.state() == before
+    assert [p.name for p in (copied_school.warehouse / "build").glob("aside-*")] == []
 
 
-def test_unpublished_syncs_do_not_fail_the_proof(house: House) -> None:
-    house.over["keep_days"] = 4
-    begin(house, [student(1, name=None, summary="refused"), *students(29, first=2)])
-    assert house.query("SELECT COUNT(*) FROM ops.rejects") == [(1,)]
+def test_unpublished_syncs_do_not_fail_the_proof(copied_school: House) -> None:
+    copied_school.over["keep_days"] = 4
+    begin(copied_school, [student(1, name=None, summary="refused"), *students(29, first=2)])
+    assert copied_school.query("SELECT COUNT(*) FROM ops.rejects") == [(1,)]
     with pytest.raises(HeldError):
-        house.night(3, students(10))
+        copied_school.night(3, students(10))
     with pytest.raises(ContractChangedError):
-        house.night(4, [*students(10), *(student(i, name=None) for i in range(11, 31))])
-    prove(house)
-    discard(house.rollbook().writer(), night(3), reason="on trial", confirm=always)
-    prove(house)
-    house.night(5, students(30))
-    assert not house.rollbook().landings.expired_days()
-    assert house.query("SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date = '2026-11-20'") == [(0,)]
-    prove(house)
+        copied_school.night(4, [*students(10), *(student(i, name=None) for i in range(11, 31))])
+    prove(copied_school)
+    discard(copied_school.rollbook().writer(), night(3), reason="on trial", confirm=always)
+    prove(copied_school)
+    copied_school.night(5, students(30))
+    assert not copied_school.rollbook().landings.expired_days()
+    assert copied_school.query("SELECT COUNT(*) FROM ops.rejects WHERE snapshot_date = '2026-11-20'") == [(0,)]
+    prove(copied_school)
 
 
 ALTERED = """
@@ -93,49 +93,51 @@ UPDATE ops.pages SET records = 7 WHERE kind = 'auth';
 ROWS = "2 rows of main.students, 1 rows of history.classes, 1 rows of main.changes, 2 rows of ops.pages"
 
 
-def test_each_row_that_readers_have_otherwise_is_found(house: House) -> None:
-    begin(house)
-    assert prove(house) == PROVEN.format(0)
-    alter(house.published, ALTERED, house)
+def test_each_row_that_readers_have_otherwise_is_found(copied_school: House) -> None:
+    begin(copied_school)
+    assert prove(copied_school) == PROVEN.format(0)
+    alter(copied_school.published, ALTERED, copied_school)
     with pytest.raises(MirrorError) as caught:
-        prove(house.at(2))
+        prove(copied_school.at(2))
     wrong = f"What was restored from the copy is not what readers have: {ROWS}. {ADVICE}"
     assert caught.value.message == wrong
     said = f"{PROVEN.format(0)}. On 2026-11-21 that failed: {wrong}"
-    assert house.rollbook().listener(Mirror).remark() == said
-    assert line_of(house.rollbook(), "copy") == said
+    assert copied_school.rollbook().listener(Mirror).remark() == said
+    assert line_of(copied_school.rollbook(), "copy") == said
 
 
-def test_a_damaged_copy_is_not_proven(house: House, tmp_path: Path) -> None:
-    begin(house)
+def test_a_damaged_copy_is_not_proven(copied_school: House, tmp_path: Path) -> None:
+    begin(copied_school)
     bodies = next((tmp_path / "copy").rglob("bodies.zst.*"))
     bodies.write_bytes(bodies.read_bytes()[:-1] + b"x")
     with pytest.raises(MirrorError, match="raw/snapshot_date=2026-11-20/landing=1/bodies.zst is missing in .*, or not"):
-        prove(house)
-    assert NEVER in house.rollbook().listener(Mirror).remark()
+        prove(copied_school)
+    assert NEVER in copied_school.rollbook().listener(Mirror).remark()
 
 
 @pytest.mark.slow
-def test_with_expired_days_each_file_is_compared_with_the_lake(house: House) -> None:
-    house.over["keep_days"] = 2
-    begin_changing(house, 6)
-    assert len(house.rollbook().landings.expired_days()) == 3
-    assert prove(house) == PROVEN.format(5)
-    versions = house.rollbook().warehouse.kept()
-    alter(versions[0], "UPDATE history.students SET name = 'Somebody' WHERE student_id = 9", house)
+def test_with_expired_days_each_file_is_compared_with_the_lake(copied_school: House) -> None:
+    copied_school.over["keep_days"] = 2
+    begin_changing(copied_school, 6)
+    assert len(copied_school.rollbook().landings.expired_days()) == 3
+    assert prove(copied_school) == PROVEN.format(5)
+    versions = copied_school.rollbook().warehouse.kept()
+    alter(versions[0], "UPDATE history.students SET name = 'Somebody' WHERE student_id = 9", copied_school)
     with pytest.raises(
         MirrorError, match=rf"{versions[0].name}: 1 records of students are not what was landed on 2026-11-"
     ):
-        prove(house)
+        prove(copied_school)
     content = versions[1].read_bytes()
     versions[1].write_bytes(content[: len(content) // 3])
     with pytest.raises(MirrorError, match=rf"{versions[1].name} cannot be read"):
-        prove(house)
+        prove(copied_school)
 
 
-def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.over["keep_days"] = 2
-    begin_changing(house, 6)
+def test_with_expired_days_a_copy_whose_days_are_others_is_found(
+    copied_school: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied_school.over["keep_days"] = 2
+    begin_changing(copied_school, 6)
     restore = mirror.restore
 
     def without_a_day(url: str, folder: str, into: Path, *rest: Any) -> Any:
@@ -145,36 +147,38 @@ def test_with_expired_days_a_copy_whose_days_are_others_is_found(house: House, m
 
     monkeypatch.setattr(mirror, "restore", without_a_day)
     with pytest.raises(MirrorError, match="What was restored from the copy is not what readers have: 30 rows of stud"):
-        prove(house)
+        prove(copied_school)
 
 
 @pytest.mark.slow
-def test_once_a_week_a_sync_proves_it_within_a_limit(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    house.over["mirror_proof_minutes"] = 10
+def test_once_a_week_a_sync_proves_it_within_a_limit(copied_school: House, caplog: pytest.LogCaptureFixture) -> None:
+    copied_school.over["mirror_proof_minutes"] = 10
     said = []
     for number in (1, 7, 8, 9):
-        house.night(number)
-        said.append(house.rollbook().listener(Mirror).remark())
+        copied_school.night(number)
+        said.append(copied_school.rollbook().listener(Mirror).remark())
     assert said == [PROVEN.format(0)] * 2 + [PROVEN.format(7)] * 2
-    assert f"{PROVEN.format(7)}." in (house.warehouse / "report.html").read_text()
-    house.over["mirror_proof_minutes"] = 1e-6
+    assert f"{PROVEN.format(7)}." in (copied_school.warehouse / "report.html").read_text()
+    copied_school.over["mirror_proof_minutes"] = 1e-6
     with caplog.at_level(logging.WARNING):
-        house.night(20)
+        copied_school.night(20)
     late = "It took longer than 1e-06 minutes. Raise ROLLBOOK_MIRROR_PROOF_MINUTES, or run `rollbook mirror verify --restore`"
     assert late in caplog.text
-    assert house.rollbook().listener(Mirror).remark() == f"{PROVEN.format(7)}. On 2026-12-09 that failed: {late}"
-    assert house.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(20),)]
+    assert (
+        copied_school.rollbook().listener(Mirror).remark() == f"{PROVEN.format(7)}. On 2026-12-09 that failed: {late}"
+    )
+    assert copied_school.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(20),)]
 
 
 def test_the_command_proves_it_and_status_and_doctor_say_when(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    copied_school: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name, value in (house.environment() | {"DAGSTER_HOME": str(tmp_path), "COLUMNS": "300"}).items():
+    for name, value in (copied_school.environment() | {"DAGSTER_HOME": str(tmp_path), "COLUMNS": "300"}).items():
         monkeypatch.setenv(name, value)
-    begin(house)
+    begin(copied_school)
 
     def told() -> tuple[str, list[tuple[str, str]]]:
-        findings = [(str(f.level), f.says) for f in findings_of(house.rollbook()) if f.what == "copy"]
+        findings = [(str(f.level), f.says) for f in findings_of(copied_school.rollbook()) if f.what == "copy"]
         return CliRunner().invoke(app, ["status"]).stdout, findings
 
     shown, findings = told()
@@ -190,7 +194,7 @@ def test_the_command_proves_it_and_status_and_doctor_say_when(
     there = tmp_path / "copy"
     there.rename(tmp_path / "unplugged")
     there.touch()
-    house.sync(fresh=True)
+    copied_school.sync(fresh=True)
     shown, ((level, says),) = told()
     assert (level, says.startswith("The off-site copy is not up to date: ")) == ("warning", True)
     assert " It was last proven, by restoring and comparing it, on 20" in says

@@ -36,7 +36,7 @@ def between(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between]:
 
 
 @pytest.fixture
-def house(server: str, between: Between) -> Iterator[House]:
+def copied_school(server: str, between: Between) -> Iterator[House]:
     name = f"records-{uuid4().hex[:12]}"
     make_bucket(server, name)
     with new_house(students(30), classes(2), lake=f"s3://{name}/school") as house:
@@ -75,23 +75,27 @@ def first_of(method: str, part: str, what: str) -> Fault:
     ],
 )
 def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
-    house: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
+    copied_school: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault
     with caplog.at_level(logging.WARNING, logger="rollbook.night.rollbook"):
-        played = ChangingNights(house).play(3)
+        played = ChangingNights(copied_school).play(3)
     assert not [r for r in caplog.records if r.name.startswith("rollbook.night.rollbook")]
-    assert house.rollbook().listener(Mirror).verify() == []
-    again = restored(house, tmp_path / "new")
-    assert again.tables() == house.tables() == played.expected.tables()
+    assert copied_school.rollbook().listener(Mirror).verify() == []
+    again = restored(copied_school, tmp_path / "new")
+    assert again.tables() == copied_school.tables() == played.expected.tables()
 
 
 def test_a_hanging_store_costs_seconds_and_the_next_night_catches_up(
-    house: House, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    copied_school: House,
+    between: Between,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(mirror, "REQUEST_SECONDS", 1)
     monkeypatch.setattr(mirror, "RETRY_SECONDS", 2)
-    played = ChangingNights(house).play(1)
+    played = ChangingNights(copied_school).play(1)
     between.fault, between.slow = lambda *_: "slow", 30.0
     began = time.monotonic()
     with caplog.at_level(logging.WARNING):
@@ -100,16 +104,16 @@ def test_a_hanging_store_costs_seconds_and_the_next_night_catches_up(
     assert "no usable answer" in caplog.text
     between.fault = lambda *_: None
     played.play(1)
-    assert restored(house, tmp_path / "new").tables() == played.expected.tables()
+    assert restored(copied_school, tmp_path / "new").tables() == played.expected.tables()
 
 
 def test_refused_credentials_are_reported_without_showing_them(
-    house: House, between: Between, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    copied_school: House, between: Between, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = lambda *_: "500"
     monkeypatch.setattr(mirror, "RETRY_SECONDS", 1)
     with caplog.at_level(logging.WARNING):
-        house.night(1)
+        copied_school.night(1)
     assert "could not be listed" in caplog.text
     assert "made-up" not in caplog.text
     assert between.url not in caplog.text

@@ -229,7 +229,7 @@ def test_a_day_of_joining_or_leaving_a_class_is_an_event() -> None:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+def empty_school(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     with new_house() as house:
         for name, value in house.environment().items():
             monkeypatch.setenv(name, value)
@@ -237,26 +237,26 @@ def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
 
 
 @pytest.mark.parametrize("option", ["--student", "--class", "--teacher"])
-def test_a_number_that_no_id_can_be_is_a_wrong_argument(house: House, option: str) -> None:
+def test_a_number_that_no_id_can_be_is_a_wrong_argument(empty_school: House, option: str) -> None:
     ran = CliRunner().invoke(app, ["pages", option, f"{MAX_ID + 1}"])
     assert (ran.exit_code, ran.exception.__class__) == (2, SystemExit), ran.output
 
 
-def test_new_pages_replace_the_old_and_an_erasure_deletes_them(house: House) -> None:
-    house.night(1, [*students(6), student(7, **within("summary", **BEHIND))], classes(3))
+def test_new_pages_replace_the_old_and_an_erasure_deletes_them(empty_school: House) -> None:
+    empty_school.night(1, [*students(6), student(7, **within("summary", **BEHIND))], classes(3))
     ran = CliRunner().invoke(app, ["pages"])
     assert ran.exit_code == 0, ran.output
     assert "Wrote 1 teacher, 3 classes, 7 students." in ran.output
-    folder = house.warehouse / "exports" / "pages" / "all"
+    folder = empty_school.warehouse / "exports" / "pages" / "all"
     assert (folder / "students" / "7.html").is_file()
-    house.night(2, students(6))
+    empty_school.night(2, students(6))
     assert CliRunner().invoke(app, ["pages"]).exit_code == 0
     assert not (folder / "students" / "7.html").exists()
     CliRunner().invoke(app, ["pages", "--class", "501"])
-    noted = [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]]
+    noted = [(e.kind, e.students, e.what) for e in access.entries(empty_school.warehouse)[0]]
     assert noted == [("pages", 7, ""), ("pages", 6, ""), ("pages", 6, "class")]
-    erase(house, 1)
-    assert not list((house.warehouse / "exports").rglob("*.html"))
+    erase(empty_school, 1)
+    assert not list((empty_school.warehouse / "exports").rglob("*.html"))
 
 
 def plain(path: Path) -> str:

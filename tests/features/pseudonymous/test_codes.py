@@ -49,7 +49,7 @@ def test_odd_bytes_are_told_and_never_taken_for_a_table(tmp_path: Path, content:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+def coded_school(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.setenv("COLUMNS", "300")
     with new_house(pupils(3), taught(), pseudonymous=True) as house:
         for name, value in house.environment().items():
@@ -66,57 +66,59 @@ def run(*arguments: str) -> str:
     return result.output
 
 
-def test_find_names_who_is_behind_a_code_also_who_is_gone(house: House) -> None:
-    house.night(1)
-    house.night(2, pupils(2))
-    assigned = codes(house)
+def test_find_names_who_is_behind_a_code_also_who_is_gone(coded_school: House) -> None:
+    coded_school.night(1)
+    coded_school.night(2, pupils(2))
+    assigned = codes(coded_school)
     assert run("find", str(assigned[ident(1)])).strip() == (
         f"{assigned[ident(1)]} is student {ident(1)}: Zaphod O'Beeblebrox-1x."
     )
     assert run("find", str(assigned[ident(3)])).strip() == (
         f"{assigned[ident(3)]} is student {ident(3)}: Zaphod O'Beeblebrox-3x, who is no longer listed."
     )
-    assert [(e.kind, e.students, e.what) for e in access.entries(house.warehouse)[0]] == [("codes find", 1, "")] * 2
+    assert [(e.kind, e.students, e.what) for e in access.entries(coded_school.warehouse)[0]] == [
+        ("codes find", 1, "")
+    ] * 2
 
 
-def test_find_says_that_a_code_stands_for_nobody(house: House) -> None:
+def test_find_says_that_a_code_stands_for_nobody(coded_school: House) -> None:
     with pytest.raises(ArgumentError, match="^7 stands for nobody: copy it from student_id"):
         run("find", "7")
-    house.night(1)
+    coded_school.night(1)
     with pytest.raises(ArgumentError, match=r"^7 stands for nobody \(codes are those since 2026-11-20 02:15 UTC\)"):
         run("find", "7")
     with pytest.raises(ArgumentError, match="stands for nobody"):
         run("find", str(ident(1)))
 
 
-def test_rotate_gives_new_codes_and_forgets_the_old(house: House) -> None:
-    house.night(1)
-    before = codes(house)
+def test_rotate_gives_new_codes_and_forgets_the_old(coded_school: House) -> None:
+    coded_school.night(1)
+    before = codes(coded_school)
     with pytest.raises(ArgumentError, match="add --yes"):
         run("rotate")
-    assert codes(house) == before
+    assert codes(coded_school) == before
     assert "with 3 codes" in run("rotate", "--yes")
-    after = codes(house)
+    after = codes(coded_school)
     assert not {*before.values()} & {*after.values()}
-    assert {code for (code,) in rows(house, "SELECT student_id FROM students")} == {*after.values()}
+    assert {code for (code,) in rows(coded_school, "SELECT student_id FROM students")} == {*after.values()}
     with pytest.raises(ArgumentError, match="stands for nobody"):
         run("find", str(before[ident(1)]))
     assert f"is student {ident(1)}" in run("find", str(after[ident(1)]))
 
 
 @pytest.mark.slow
-def test_status_says_of_which_version_the_file_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_says_of_which_version_the_file_is(coded_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def line() -> str:
         result = CliRunner().invoke(app, ["status"])
         assert result.exit_code == 0, result.output
         return next(shown for shown in result.output.splitlines() if shown.startswith("codes"))
 
     assert "does NOT match the published file, but is up to no day: the next sync makes it again" in line()
-    house.night(1)
+    coded_school.night(1)
     assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
     with monkeypatch.context() as patch:
         patch.setattr("rollbook.features.pseudonymous.pseudonymous.Pseudonymous.before_publish", lambda *_: None)
-        house.night(2)
+        coded_school.night(2)
     assert "does NOT match the published file, but is up to 2026-11-20: the next sync makes it again" in line()
     monkeypatch.setenv("ROLLBOOK_PSEUDONYMOUS", "0")
     assert "the next sync removes it" in line()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def coded_nights() -> Iterator[House]:
     """Two nights."""
     everybody = [*students(30), canary.canary()]
     with new_house(everybody, classes(2), pseudonymous=True, report_names=True, hold_changed_percent=100) as house:
@@ -35,53 +35,53 @@ def coded(house: House) -> set[int]:
 
 
 @pytest.mark.slow
-def test_the_code_is_forgotten_and_nobody_elses(house: House) -> None:
-    release = Codes(house.warehouse).load()
+def test_the_code_is_forgotten_and_nobody_elses(coded_nights: House) -> None:
+    release = Codes(coded_nights.warehouse).load()
     assert release is not None
-    assert release.codes[canary.ID] in coded(house)
-    assert any(name.startswith("private/") for name in canary.found(house.warehouse))
+    assert release.codes[canary.ID] in coded(coded_nights)
+    assert any(name.startswith("private/") for name in canary.found(coded_nights.warehouse))
 
-    counts = erase(house).counts
+    counts = erase(coded_nights).counts
     assert counts["codes"] == 1
     others = {s: code for s, code in release.codes.items() if s != canary.ID}
-    left = Codes(house.warehouse).load()
+    left = Codes(coded_nights.warehouse).load()
     assert left is not None
     assert left.codes == others
-    assert coded(house) == set(others.values())
-    assert canary.found(house.warehouse) == {}
-    assert len(list((house.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
+    assert coded(coded_nights) == set(others.values())
+    assert canary.found(coded_nights.warehouse) == {}
+    assert len(list((coded_nights.warehouse / "pseudonymous").glob("*.duckdb"))) == 1
 
-    house.night(3)  # the service still lists the student
-    past.rebuild(house.rollbook().writer(), confirm=always)
-    assert coded(house) == set(others.values())
-    assert canary.found(house.warehouse) == {}
+    coded_nights.night(3)  # the service still lists the student
+    past.rebuild(coded_nights.rollbook().writer(), confirm=always)
+    assert coded(coded_nights) == set(others.values())
+    assert canary.found(coded_nights.warehouse) == {}
 
 
 @pytest.mark.slow
 def test_a_pseudonymous_file_that_cannot_be_made_again_is_removed(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    coded_nights: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("rollbook.features.pseudonymous.pseudonymous.Pseudonymous.make", full)
-        erase(house)
-        assert not (house.warehouse / "rollbook-pseudonymous.duckdb").exists()
-        assert canary.found(house.warehouse) == {}
-    house.night(3)
-    assert len(coded(house)) == 30
-    assert canary.found(house.warehouse) == {}
+        erase(coded_nights)
+        assert not (coded_nights.warehouse / "rollbook-pseudonymous.duckdb").exists()
+        assert canary.found(coded_nights.warehouse) == {}
+    coded_nights.night(3)
+    assert len(coded(coded_nights)) == 30
+    assert canary.found(coded_nights.warehouse) == {}
 
 
-def test_a_restored_table_of_codes_brings_no_erased_student_back(house: House) -> None:
-    codes = Codes(house.warehouse)
+def test_a_restored_table_of_codes_brings_no_erased_student_back(coded_nights: House) -> None:
+    codes = Codes(coded_nights.warehouse)
     backup = codes.path.read_bytes()
-    erase(house)
+    erase(coded_nights)
     codes.path.write_bytes(backup)
     release = codes.load()
     assert release is not None
     assert canary.ID not in release.codes
-    assert canary.found(house.warehouse) != {}, "until the next writer"
-    house.night(3)
-    assert canary.found(house.warehouse) == {}
+    assert canary.found(coded_nights.warehouse) != {}, "until the next writer"
+    coded_nights.night(3)
+    assert canary.found(coded_nights.warehouse) == {}

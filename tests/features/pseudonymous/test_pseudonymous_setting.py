@@ -23,15 +23,15 @@ from tests.support.warehouses.pseudonyms import (
 
 
 @pytest.mark.slow
-def test_turned_off_the_file_goes_and_the_codes_stay(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    house.night(1)
-    assigned = codes(house)
-    assert (line_of(house.rollbook(pseudonymous=False), "codes") or "").endswith("the next sync removes it")
-    house.night(2, over={"pseudonymous": False})
+def test_turned_off_the_file_goes_and_the_codes_stay(coded_school: House, caplog: pytest.LogCaptureFixture) -> None:
+    coded_school.night(1)
+    assigned = codes(coded_school)
+    assert (line_of(coded_school.rollbook(pseudonymous=False), "codes") or "").endswith("the next sync removes it")
+    coded_school.night(2, over={"pseudonymous": False})
     assert "ROLLBOOK_PSEUDONYMOUS is not set" in caplog.text
-    assert not {p.name for p in house.warehouse.iterdir() if "pseudonymous" in p.name}
-    house.night(3)
-    assert current(house) == set(assigned.values())
+    assert not {p.name for p in coded_school.warehouse.iterdir() if "pseudonymous" in p.name}
+    coded_school.night(3)
+    assert current(coded_school) == set(assigned.values())
 
 
 OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
@@ -39,19 +39,19 @@ OF_IT = {"rollbook-pseudonymous.duckdb", "pseudonymous"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "others"), [("644", OF_IT), weekly("640", set()), weekly("600", set())])
-def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others: set[str]) -> None:
+def test_a_wider_group_reads_it_and_nothing_else(coded_school: House, mode: str, others: set[str]) -> None:
     umask = os.umask(0)
     try:
-        house.night(1, over={"pseudonymous_mode": mode})
-        assert reached(house.warehouse, 0o004) == others
-        assert reached(house.warehouse, 0o040) == (set() if mode == "600" else OF_IT)
-        assert stat.S_IMODE(pseudonymous(house).stat().st_mode) == int(mode, 8) & ~0o222
-        house.night(2, over={"pseudonymous_mode": mode, "published_mode": "640"})
-        assert reached(house.warehouse, 0o004) == others
+        coded_school.night(1, over={"pseudonymous_mode": mode})
+        assert reached(coded_school.warehouse, 0o004) == others
+        assert reached(coded_school.warehouse, 0o040) == (set() if mode == "600" else OF_IT)
+        assert stat.S_IMODE(pseudonymous(coded_school).stat().st_mode) == int(mode, 8) & ~0o222
+        coded_school.night(2, over={"pseudonymous_mode": mode, "published_mode": "640"})
+        assert reached(coded_school.warehouse, 0o004) == others
         # A file opened to all is closed again by the next writer.
-        house.night(3)
-        assert reached(house.warehouse, 0o044) == set()
-        assert stat.S_IMODE(house.warehouse.stat().st_mode) == 0o700
+        coded_school.night(3)
+        assert reached(coded_school.warehouse, 0o044) == set()
+        assert stat.S_IMODE(coded_school.warehouse.stat().st_mode) == 0o700
     finally:
         os.umask(umask)
 
@@ -61,27 +61,27 @@ def test_a_wider_group_reads_it_and_nothing_else(house: House, mode: str, others
 
 @pytest.mark.slow
 def test_a_column_that_becomes_personal_is_gone_after_the_next_night(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    coded_school: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From its history, too."""
-    house.night(1)
-    assert rows(house, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
-    lake = {k: v for k, v in house.state().items() if k.startswith("snapshots")}
+    coded_school.night(1)
+    assert rows(coded_school, "SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    lake = {k: v for k, v in coded_school.state().items() if k.startswith("snapshots")}
     declare_personal(monkeypatch, "classes", "class_room")
-    house.night(2)
-    assert rows(house, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
-    assert house.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
+    coded_school.night(2)
+    assert rows(coded_school, "SELECT COUNT(class_room) FROM history.classes") == [(0,)]
+    assert coded_school.query("SELECT COUNT(class_room) > 0 FROM history.classes") == [(True,)]
     # Nothing was flattened again for it.
-    assert lake.items() <= house.state().items()
+    assert lake.items() <= coded_school.state().items()
 
 
 @pytest.mark.nights
-def test_a_file_whose_making_fails_is_never_shown(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.night(1)
-    house.night(2)
-    shown = pseudonymous(house).resolve()
+def test_a_file_whose_making_fails_is_never_shown(coded_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    coded_school.night(1)
+    coded_school.night(2)
+    shown = pseudonymous(coded_school).resolve()
     monkeypatch.setattr("rollbook.features.pseudonymous.pseudonymous.clean", Mock(side_effect=OSError(errno.EIO, "")))
-    rollbook = house.rollbook()
+    rollbook = coded_school.rollbook()
     restore(rollbook.writer(), rollbook.warehouse.kept()[0])
-    assert pseudonymous(house).resolve() == shown
+    assert pseudonymous(coded_school).resolve() == shown
     assert not rollbook.warehouse.next_pseudonymous.exists()

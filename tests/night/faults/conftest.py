@@ -20,13 +20,13 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def house(service: Service) -> Iterator[House]:
+def after_two_nights(service: Service) -> Iterator[House]:
     with folder() as root:
         yield two_nights(House(root / "w", service))
 
 
 @pytest.fixture
-def small(service: Service) -> Iterator[tuple[House, Disk]]:
+def small_disk(service: Service) -> Iterator[tuple[House, Disk]]:
     """The same on a small disk, which has room for the kept versions."""
     with disk(96 * MB) as mounted:
         yield two_nights(House(mounted.path / "w", service)), mounted

@@ -22,16 +22,16 @@ from tests.support.warehouses.recovery import recovered
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def test_a_corrupt_build_file_is_never_published(house: House, expected: Expected) -> None:
+def test_a_corrupt_build_file_is_never_published(after_two_nights: House, expected: Expected) -> None:
     """Damage in the next file between merge and publish: the publish fails and says what to run."""
-    before, rollbook = house.state()["rollbook.duckdb"], house.rollbook()
+    before, rollbook = after_two_nights.state()["rollbook.duckdb"], after_two_nights.rollbook()
     with pytest.raises(DamagedError, match="next.duckdb cannot be read: run"), rollbook.writer().writing():
         snapshot(rollbook.place, landed(rollbook), rollbook.settings, rollbook.clock())
         merged = merge(rollbook.place)
         rollbook.warehouse.next.write_bytes(b"garbage" * 1000)
         rollbook.writer().publish(merged)
-    assert house.state()["rollbook.duckdb"] == before
-    recovered(house, expected)
+    assert after_two_nights.state()["rollbook.duckdb"] == before
+    recovered(after_two_nights, expected)
 
 
 def part(house: House, table: str) -> Path:
@@ -40,15 +40,17 @@ def part(house: House, table: str) -> Path:
 
 
 @pytest.mark.parametrize("keep", [0.5, *map(weekly, (0, 4, 0.99))])
-def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(house: House, expected: Expected, keep: float) -> None:
-    file = part(house, "student_activity")
+def test_a_truncated_parquet_file_is_made_again_by_the_next_sync(
+    after_two_nights: House, expected: Expected, keep: float
+) -> None:
+    file = part(after_two_nights, "student_activity")
     whole = file.read_bytes()
     file.write_bytes(whole[: int(keep * len(whole)) if keep < 1 else int(keep)])
-    recovered(house, expected)
+    recovered(after_two_nights, expected)
     assert file.read_bytes() == whole
 
 
-def test_a_snapshot_is_not_merged_with_another_byte(house: House, expected: Expected) -> None:
+def test_a_snapshot_is_not_merged_with_another_byte(after_two_nights: House, expected: Expected) -> None:
     """It would still be read: as a file of before the column was declared."""
     put = Lake.put
 
@@ -58,8 +60,8 @@ def test_a_snapshot_is_not_merged_with_another_byte(house: House, expected: Expe
         file.write_bytes(file.read_bytes().replace(b"reference_id", b"reference_ie"))
 
     with patch.object(Lake, "put", put_and_spoil), pytest.raises(DamagedError, match="were damaged and have been"):
-        house.sync()
-    recovered(house, expected)
+        after_two_nights.sync()
+    recovered(after_two_nights, expected)
 
 
 def scratched(content: bytes) -> bytes:
@@ -71,8 +73,10 @@ def scratched(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["from the one before", "from the lake"])
-def test_a_damaged_published_file_is_remade_by_the_next_sync(house: House, expected: Expected, older: bool) -> None:
+def test_a_damaged_published_file_is_remade_by_the_next_sync(
+    after_two_nights: House, expected: Expected, older: bool
+) -> None:
     if not older:
-        house.lose_kept()
-    writable(house.published).write_bytes(scratched(house.published.read_bytes()))
-    recovered(house, expected)
+        after_two_nights.lose_kept()
+    writable(after_two_nights.published).write_bytes(scratched(after_two_nights.published.read_bytes()))
+    recovered(after_two_nights, expected)

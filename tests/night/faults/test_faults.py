@@ -54,9 +54,9 @@ def stages(rollbook: Rollbook) -> list[Callable[[], Any]]:
 
 @pytest.mark.parametrize("stage", ["land", weekly("snapshot"), "merge", weekly("publish")])
 def test_a_full_disk_is_told_and_the_next_sync_recovers(
-    small: tuple[House, Disk], expected: Expected, stage: str
+    small_disk: tuple[House, Disk], expected: Expected, stage: str
 ) -> None:
-    house, mounted = small
+    house, mounted = small_disk
     before, rollbook = house.state(), house.rollbook()
     with pytest.raises(MachineError) as refused, ExitStack() as until_told, rollbook.writer().writing():
         *earlier, last = stages(rollbook)[: STAGES.index(stage) + 1]
@@ -78,42 +78,48 @@ def test_a_full_disk_is_told_and_the_next_sync_recovers(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another account takes root")
 @pytest.mark.parametrize("ours", [".", weekly("raw"), weekly("snapshots/students"), weekly("build")], ids=str)
-def test_a_warehouse_of_another_account_is_said(house: House, expected: Expected, ours: str) -> None:
+def test_a_warehouse_of_another_account_is_said(after_two_nights: House, expected: Expected, ours: str) -> None:
     """Everything, or a folder that somebody made as root."""
     if ours != ".":
-        for path in (house.warehouse.parent, house.warehouse, *house.warehouse.rglob("*")):
+        for path in (
+            after_two_nights.warehouse.parent,
+            after_two_nights.warehouse,
+            *after_two_nights.warehouse.rglob("*"),
+        ):
             os.chown(path, 65534, 65534)
-        shutil.chown(house.warehouse / ours, 0, 0)
-        (house.warehouse / ours).chmod(0o555)
-    refused = in_another_process(house.sync, first=as_nobody)
+        shutil.chown(after_two_nights.warehouse / ours, 0, 0)
+        (after_two_nights.warehouse / ours).chmod(0o555)
+    refused = in_another_process(after_two_nights.sync, first=as_nobody)
     assert isinstance(refused, MachineError), refused
     assert "This account (nobody) may not use" in refused.message
-    assert f"chown -R nobody {house.warehouse}" in refused.message
+    assert f"chown -R nobody {after_two_nights.warehouse}" in refused.message
     (finding,) = in_another_process(
-        lambda: [f for f in findings_of(house.rollbook()) if f.what == "files"], first=as_nobody
+        lambda: [f for f in findings_of(after_two_nights.rollbook()) if f.what == "files"], first=as_nobody
     )
     assert finding.level is Level.FAILED
-    recovered(house, expected)  # root may
+    recovered(after_two_nights, expected)  # root may
 
 
 # --- other writers at the same time
 # -----------------------------------------------------------------------------------------
 
 
-def test_a_published_file_that_an_analyst_opened_for_writing_is_said(house: House, expected: Expected) -> None:
+def test_a_published_file_that_an_analyst_opened_for_writing_is_said(
+    after_two_nights: House, expected: Expected
+) -> None:
     """Readers with a read-only connection are never in the way."""
     context = multiprocessing.get_context("fork")
     ready, over = context.Event(), context.Event()
-    analyst = context.Process(target=_hold_open, args=(house.published, ready, over), daemon=True)
+    analyst = context.Process(target=_hold_open, args=(after_two_nights.published, ready, over), daemon=True)
     analyst.start()
     try:
         assert ready.wait(10)
         with pytest.raises(BusyError, match="Another program has rollbook.duckdb open for writing. Close it there"):
-            house.sync()
+            after_two_nights.sync()
     finally:
         over.set()
         analyst.join(10)
-    recovered(house, expected)
+    recovered(after_two_nights, expected)
 
 
 def _hold_open(published: Path, ready: Any, over: Any) -> None:
@@ -127,18 +133,18 @@ def _hold_open(published: Path, ready: Any, over: Any) -> None:
 # --- the clock -------------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_set_back_fetches_nothing_and_says_so(house: House, expected: Expected) -> None:
+def test_a_clock_set_back_fetches_nothing_and_says_so(after_two_nights: House, expected: Expected) -> None:
     """Else tonight's records would be filed under a day that is long over, and change what was known of that day."""
-    before, now = house.state(), house.now
-    house.service.now = lambda: now
-    house.service.requests.clear()
-    house.now -= timedelta(days=2)
+    before, now = after_two_nights.state(), after_two_nights.now
+    after_two_nights.service.now = lambda: now
+    after_two_nights.service.requests.clear()
+    after_two_nights.now -= timedelta(days=2)
     with pytest.raises(MachineError) as refused:
-        house.sync()
+        after_two_nights.sync()
     assert refused.value.message.startswith(f"The clock of this machine says {night(1)} 02:15 UTC, which is before its")
     assert "Nothing was fetched: set the clock right, then run `rollbook sync`." in refused.value.message
-    assert [r.path for r in house.service.requests] == ["auth"]
-    assert house.state() == before
-    assert len(house.landings(night(1))) == 1
-    house.now = now
-    recovered(house, expected)
+    assert [r.path for r in after_two_nights.service.requests] == ["auth"]
+    assert after_two_nights.state() == before
+    assert len(after_two_nights.landings(night(1))) == 1
+    after_two_nights.now = now
+    recovered(after_two_nights, expected)

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.nights
 
 
 @pytest.mark.story
-def test_anything_in_the_build_folder_is_swept_away(house: House, expected: Expected) -> None:
-    build = house.warehouse / "build"
+def test_anything_in_the_build_folder_is_swept_away(after_two_nights: House, expected: Expected) -> None:
+    build = after_two_nights.warehouse / "build"
     for name in ("next.duckdb", "next.duckdb.wal", "writer.txt", "spill/duckdb_temp_storage-0.tmp"):
         (build / name).write_bytes(random.Random(name).randbytes(5000))
     for name in ("stage/landing=1", "day/students"):
         (build / name).mkdir(parents=True)
         (build / name / "part-0.parquet").write_bytes(b"garbage")
-    recovered(house, expected)
+    recovered(after_two_nights, expected)

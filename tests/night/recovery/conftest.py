@@ -24,7 +24,7 @@ def three_nights() -> Iterator[Path]:
 
 
 @pytest.fixture
-def house(three_nights: Path) -> Iterator[House]:
+def after_three_nights(three_nights: Path) -> Iterator[House]:
     """Those nights, in a warehouse of the test's own, on the fourth."""
     with new_house(LISTED, classes(4)) as house:
         shutil.copytree(three_nights, house.warehouse, symlinks=True)

@@ -37,69 +37,71 @@ def six_nights(three_nights: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def expired(house: House, expected: Expected, six_nights: Path) -> Expected:
+def expired(after_three_nights: House, expected: Expected, six_nights: Path) -> Expected:
     """The nights, in the test's own house, and what the tables must hold."""
-    shutil.rmtree(house.warehouse)
-    shutil.copytree(six_nights, house.warehouse, symlinks=True)
-    house.over, house.service.students = {"keep_days": 2}, tonight(6)
+    shutil.rmtree(after_three_nights.warehouse)
+    shutil.copytree(six_nights, after_three_nights.warehouse, symlinks=True)
+    after_three_nights.over, after_three_nights.service.students = {"keep_days": 2}, tonight(6)
     for number in range(4, 7):
         expected.night(number, tonight(number), classes(4))
-    assert house.rollbook().raw.days() == [night(n) for n in (4, 5, 6)]
-    house.at(7)
+    assert after_three_nights.rollbook().raw.days() == [night(n) for n in (4, 5, 6)]
+    after_three_nights.at(7)
     return expected
 
 
 @pytest.mark.parametrize("loss", daily([delete, change_rows, lose_only_the_build_folder], delete))
 def test_expired_days_come_back_from_a_file_that_holds_them(
-    house: House, expired: Expected, loss: Callable[[House], None]
+    after_three_nights: House, expired: Expected, loss: Callable[[House], None]
 ) -> None:
-    loss(house)
-    house.sync()
-    assert house.tables() == expired.night(7, house.service.students, classes(4)).tables()
+    loss(after_three_nights)
+    after_three_nights.sync()
+    assert after_three_nights.tables() == expired.night(7, after_three_nights.service.students, classes(4)).tables()
 
 
-def test_where_expired_days_would_be_lost_a_sync_fails(house: House, expired: Expected) -> None:
-    delete(house)
-    house.lose_kept()
+def test_where_expired_days_would_be_lost_a_sync_fails(after_three_nights: House, expired: Expected) -> None:
+    delete(after_three_nights)
+    after_three_nights.lose_kept()
     with pytest.raises(ExpiredError) as lost:
-        house.sync()
+        after_three_nights.sync()
     assert lost.value.exit_code == 1
     message = f"The history of 3 days ({night(1)} to {night(3)}) was only in a published file that is gone"
     assert message in lost.value.message
     assert "rollbook rebuild --accept-loss" in lost.value.message
-    assert [m.verdict for m in house.landings(night(7))] == [None]
-    assert not house.published.exists()
+    assert [m.verdict for m in after_three_nights.landings(night(7))] == [None]
+    assert not after_three_nights.published.exists()
     with pytest.raises(ExpiredError):
-        past.rebuild(house.rollbook().writer())
+        past.rebuild(after_three_nights.rollbook().writer())
     with pytest.raises(ExpiredError):
-        past.backfill(house.rollbook().writer(), night(4), night(6))
-    done = past.rebuild(house.rollbook().writer(), accept_loss=True)
+        past.backfill(after_three_nights.rollbook().writer(), night(4), night(6))
+    done = past.rebuild(after_three_nights.rollbook().writer(), accept_loss=True)
     assert list(done.rebuilt) == [night(4), night(5), night(6)]
     left = Expected()
     for number in (4, 5, 6):
         left.night(number, tonight(number), classes(4))
-    left.night(7, house.service.students, classes(4), unproven=["students", "classes"])
-    assert house.tables() == left.tables()
-    house.at(8).sync()
-    assert house.tables() == left.night(8, house.service.students, classes(4)).tables()
+    left.night(7, after_three_nights.service.students, classes(4), unproven=["students", "classes"])
+    assert after_three_nights.tables() == left.tables()
+    after_three_nights.at(8).sync()
+    assert after_three_nights.tables() == left.night(8, after_three_nights.service.students, classes(4)).tables()
 
 
-def test_without_the_registered_digests_no_file_is_the_warehouse_s_own(house: House, expired: Expected) -> None:
-    shutil.rmtree(house.warehouse / "private")
-    before = house.published.read_bytes()
+def test_without_the_registered_digests_no_file_is_the_warehouse_s_own(
+    after_three_nights: House, expired: Expected
+) -> None:
+    shutil.rmtree(after_three_nights.warehouse / "private")
+    before = after_three_nights.published.read_bytes()
     with pytest.raises(ExpiredError, match="a file of any night is recognised, but only with private/erasures/"):
-        house.sync()
-    assert house.published.read_bytes() == before
+        after_three_nights.sync()
+    assert after_three_nights.published.read_bytes() == before
 
 
 # --- retention -------------------------------------------------------------------------------------------------------
 
 
-def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(house: House) -> None:
-    house.over = {"keep_days": 2}
-    house.now = datetime(2027, 12, 1, 2, 15, tzinfo=house.now.tzinfo)
-    prune_now(house.rollbook().writer())
-    assert house.rollbook().raw.days() == [night(1), night(2), night(3)]
+def test_retention_counts_back_from_the_newest_counted_day_not_from_a_clock(after_three_nights: House) -> None:
+    after_three_nights.over = {"keep_days": 2}
+    after_three_nights.now = datetime(2027, 12, 1, 2, 15, tzinfo=after_three_nights.now.tzinfo)
+    prune_now(after_three_nights.rollbook().writer())
+    assert after_three_nights.rollbook().raw.days() == [night(1), night(2), night(3)]
 
 
 def test_refused_records_expire_in_kept_files_too() -> None:
@@ -116,13 +118,13 @@ def test_refused_records_expire_in_kept_files_too() -> None:
 
 
 @pytest.mark.usefixtures("expired")
-def test_a_rebuild_that_cannot_record_a_held_landing_gives_nothing_up(house: House) -> None:
+def test_a_rebuild_that_cannot_record_a_held_landing_gives_nothing_up(after_three_nights: House) -> None:
     with pytest.raises(HeldError):
-        house.night(7, tonight(7)[:20])
-    pages = house.warehouse / "raw" / f"snapshot_date={night(7)}" / "landing=1" / "pages.jsonl"
+        after_three_nights.night(7, tonight(7)[:20])
+    pages = after_three_nights.warehouse / "raw" / f"snapshot_date={night(7)}" / "landing=1" / "pages.jsonl"
     pages.write_bytes(b"{")
-    rollbook = house.rollbook()
+    rollbook = after_three_nights.rollbook()
     given_up = rollbook.landings.expired_days()
     with pytest.raises(DamagedError, match="pages.jsonl cannot be used"):
         past.rebuild(rollbook.writer(), confirm=past.always, accept_loss=True)
-    assert house.rollbook().landings.expired_days() == given_up == {night(1), night(2), night(3)}
+    assert after_three_nights.rollbook().landings.expired_days() == given_up == {night(1), night(2), night(3)}

@@ -42,35 +42,37 @@ CASES += [("raw/expired.json", cut), ("raw/expired.json", make_a_folder_of_it)]
 
 @pytest.mark.parametrize("case", daily(CASES, (MANIFESTS[0], flip), (MANIFESTS[2], cut), CASES[-1]))
 def test_a_night_is_fetched_and_kept_whatever_is_damaged(
-    house: House, expected: Expected, case: tuple[str, Callable[[Path], None]]
+    after_three_nights: House, expected: Expected, case: tuple[str, Callable[[Path], None]]
 ) -> None:
     name, damage = case
-    path = house.warehouse / name
+    path = after_three_nights.warehouse / name
     if not path.exists():
         path.write_bytes(msgspec.json.encode(Expired(days={})))
     aside = path.with_name("kept")
     shutil.copyfile(path, aside)
     damage(path)
-    house.service.students = students(59)
-    house.service.requests.clear()
+    after_three_nights.service.students = students(59)
+    after_three_nights.service.requests.clear()
     with pytest.raises(DamagedError, match=path.name):
-        house.sync()
-    assert house.service.requests
-    (landed,) = house.landings(night(4))
+        after_three_nights.sync()
+    assert after_three_nights.service.requests
+    (landed,) = after_three_nights.landings(night(4))
     assert landed.verdict is None
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     aside.rename(path)
-    house.at(5).sync()
+    after_three_nights.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])
-    assert house.tables() == expected.night(5, students(59), classes(4)).tables()
+    assert after_three_nights.tables() == expected.night(5, students(59), classes(4)).tables()
 
 
 @pytest.mark.story
-def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: House, expected: Expected) -> None:
-    manifest = house.warehouse / MANIFESTS[0]
+def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(
+    after_three_nights: House, expected: Expected
+) -> None:
+    manifest = after_three_nights.warehouse / MANIFESTS[0]
     content = manifest.read_bytes()
     manifest.write_bytes(b"")
-    house.service.students = students(59)
+    after_three_nights.service.students = students(59)
     commit = RawStore.commit
 
     def killed(store: RawStore, partial: Path, draft: Manifest) -> None:
@@ -80,30 +82,33 @@ def test_a_blocked_landing_proves_nothing_even_if_killed_while_landing(house: Ho
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RawStore, "commit", killed)
         with pytest.raises(KeyboardInterrupt):
-            house.sync()
+            after_three_nights.sync()
     manifest.write_bytes(content)
-    house.service.students = students(60)
-    house.at(5).sync()
+    after_three_nights.service.students = students(60)
+    after_three_nights.at(5).sync()
     expected.night(4, students(59), classes(4), unproven=["students", "classes"])
-    assert house.tables() == expected.night(5, students(60), classes(4)).tables()
+    assert after_three_nights.tables() == expected.night(5, students(60), classes(4)).tables()
 
 
 def test_another_institutions_landing_never_counts_even_if_fetched_while_blocked(
-    house: House, expected: Expected
+    after_three_nights: House, expected: Expected
 ) -> None:
-    manifest = house.warehouse / MANIFESTS[0]
-    aside = {path: path.read_bytes() for path in house.warehouse.glob("raw/*/*/manifest.json")}
+    manifest = after_three_nights.warehouse / MANIFESTS[0]
+    aside = {path: path.read_bytes() for path in after_three_nights.warehouse.glob("raw/*/*/manifest.json")}
     for path in aside:
         path.write_bytes(b"")
-    house.lose_published()
-    house.lose_kept()
-    ours, house.service.school = house.service.school, {"id": 42, "name": "Another School", "key": "another-school"}
+    after_three_nights.lose_published()
+    after_three_nights.lose_kept()
+    ours, after_three_nights.service.school = (
+        after_three_nights.service.school,
+        {"id": 42, "name": "Another School", "key": "another-school"},
+    )
     with pytest.raises(DamagedError, match=manifest.name):
-        house.sync()
+        after_three_nights.sync()
     for path, content in aside.items():
         path.write_bytes(content)
-    house.service.school = ours
-    house.at(5).sync()
-    (landed,) = house.landings(night(4))
+    after_three_nights.service.school = ours
+    after_three_nights.at(5).sync()
+    (landed,) = after_three_nights.landings(night(4))
     assert (landed.verdict, "institution 42" in landed.reason) == (Verdict.FAILED, True)
-    assert house.tables() == expected.night(5, house.service.students, classes(4)).tables()
+    assert after_three_nights.tables() == expected.night(5, after_three_nights.service.students, classes(4)).tables()

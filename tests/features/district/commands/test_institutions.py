@@ -145,21 +145,23 @@ def test_an_empty_registry_is_a_district_of_none(registry: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def district() -> Iterator[District]:
+def unsynced_district() -> Iterator[District]:
     with new_district(["ash", "birch"], "cedar") as district:
         yield district
 
 
 @pytest.mark.slow
-def test_a_night_from_the_command_line(district: District) -> None:
+def test_a_night_from_the_command_line(unsynced_district: District) -> None:
     """All synced; then one held and none failed; then one failed as well."""
 
     def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        done = run_command("district", *arguments, env=district.environment() | more)
-        assert not [key for s in district.schools.values() for key in (s.key,) if key in done.stdout + done.stderr]
+        done = run_command("district", *arguments, env=unsynced_district.environment() | more)
+        assert not [
+            key for s in unsynced_district.schools.values() for key in (s.key,) if key in done.stdout + done.stderr
+        ]
         return done
 
-    district["birch"].students = students(60)
+    unsynced_district["birch"].students = students(60)
     first = run("sync", ROLLBOOK_KEEPDAYS="9")
     says = "Warning: ROLLBOOK_KEEPDAYS is not a setting: did you mean ROLLBOOK_KEEP_DAYS?\n"
     assert (first.returncode, first.stderr) == (0, says)
@@ -169,12 +171,12 @@ def test_a_night_from_the_command_line(district: District) -> None:
     assert "3 synced of 3 institutions." in first.stdout
     content = json.loads(run("status", "--json").stdout)["institutions"]
     assert [i["last"]["requests"] for i in content] == [3, 3, 3]
-    district["birch"].students = students(20)
+    unsynced_district["birch"].students = students(20)
     held = run("sync", "--fresh")
     assert held.returncode == 3
     assert re.search(r"^held    birch  Held: 40 of 60 students", held.stdout, re.MULTILINE)
     assert "2 synced, 1 held of 3 institutions" in held.stdout
-    del district.hosts[1].schools[district["cedar"].key]
+    del unsynced_district.hosts[1].schools[unsynced_district["cedar"].key]
     failed = run("sync", "--fresh", "--only", "birch,cedar")
     assert failed.returncode == 1
     assert "1 held, 1 failed of 2 institutions" in failed.stdout

@@ -11,7 +11,7 @@ from tests.support.warehouses.pseudonyms import pupils, taught
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def coded_school() -> Iterator[House]:
     """A school of eight students that makes the pseudonymous file."""
     with new_house(pupils(8), taught(), pseudonymous=True) as house:
         yield house
