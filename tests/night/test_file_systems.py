@@ -19,6 +19,7 @@ from tests.support.nights import House, new_house
 from tests.support.processes.machines import disk
 from tests.support.reading import rows
 from tests.support.records import student, students
+from tests.support.tiers import weekly
 
 pytestmark = pytest.mark.nights
 
@@ -40,7 +41,7 @@ def refuse(number: int, *, wanted: Any = lambda *_: True, call: Any = None) -> A
     return refusing
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("number", [errno.ENOLCK, weekly(errno.ENOSYS), weekly(errno.EOPNOTSUPP)])
 def test_a_file_system_without_locks_is_refused_by_name(
     school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -53,7 +54,7 @@ def test_a_file_system_without_locks_is_refused_by_name(
     assert not school_of_5.published.exists()
 
 
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOTSUP])
+@pytest.mark.parametrize("number", [errno.EINVAL, weekly(errno.EACCES), weekly(errno.ENOTSUP)])
 def test_a_folder_that_cannot_be_flushed_is_one_warning(
     school_of_5: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
@@ -125,7 +126,7 @@ def test_the_file_system_is_named_by_its_nearest_mount() -> None:
     assert machine.file_system(Path("/proc/self")) == "proc"
 
 
-@pytest.mark.parametrize("number", [errno.EBUSY, errno.ETXTBSY, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EBUSY, weekly(errno.ETXTBSY), weekly(errno.EACCES)])
 def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
     school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_rename_that_is_refused_for_a_moment_is_tried_again(
     assert school_of_5.query("SELECT name FROM students WHERE student_id = 1") == [("Another",)]
 
 
-@pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EBUSY, weekly(errno.EACCES)])
 def test_a_refused_rename_is_told_and_the_next_sync_recovers(
     school_of_5: House, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -21,6 +21,7 @@ from rollbook.landing.manifest import Verdict
 from tests.support.graph import EXAMPLE, loaded
 from tests.support.nights import new_house
 from tests.support.records import classes, students
+from tests.support.tiers import weekly
 
 pytestmark = pytest.mark.nights
 
@@ -116,7 +117,7 @@ def test_a_clock_that_went_another_way_than_the_services_fetches_nothing(here: i
         assert [m.snapshot_date for m in house.rollbook().raw.manifests()] == [date(2026, 11, 20), date(2026, 11, 21)]
 
 
-@pytest.mark.parametrize("minutes", [61, -61, 119, -119])
+@pytest.mark.parametrize("minutes", [weekly(61), weekly(-61), 119, -119])
 def test_summer_time_at_the_service_and_a_slow_clock_stop_no_night(minutes: int) -> None:
     with new_house(students(30), classes(1)) as house:
         for number in (1, 2):
