@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
 
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.support.nights import House, new_house
+from tests.support.processes.commands import dagster_home
+from tests.support.records import classes, students
 from tests.support.warehouses.begun import PLAYED
 from tests.support.warehouses.school import fortnight as fortnight  # fixtures: warehouses that are played once for all
 from tests.support.warehouses.school import small as small
@@ -146,3 +150,25 @@ def browser(chromium: str, chromium_flags: list[str]) -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=chromium, args=chromium_flags)
         yield running
         running.close()
+
+
+@pytest.fixture
+def school_of_20() -> Iterator[House]:
+    with new_house(students(20), classes(3)) as house:
+        yield house
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Dagster home of its own, and a wide terminal."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "300")
+    return dagster_home(tmp_path)
+
+
+@pytest.fixture
+def commanded_school(school_of_20: House, home: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """The house as a command sees it."""
+    for name, value in school_of_20.environment().items():
+        monkeypatch.setenv(name, value)
+    return school_of_20

@@ -68,10 +68,10 @@ def a_refused_key(house: House) -> None:
     house.service.on(faults.refused(401, "AUTH_REQUIRED"), path="students", page=1)
 
 
-def test_it_says_what_the_sync_then_does(one_class: House) -> None:
-    begin(one_class)
-    a_normal_night(one_class.at(2))
-    preview = diff_now(one_class)
+def test_it_says_what_the_sync_then_does(school_of_20: House) -> None:
+    begin(school_of_20)
+    a_normal_night(school_of_20.at(2))
+    preview = diff_now(school_of_20)
     assert (preview.outcome, preview.reason) == ("synced", "")
     assert moved(preview) == {
         "students": (20, 1, 1, 1),
@@ -79,18 +79,18 @@ def test_it_says_what_the_sync_then_does(one_class: House) -> None:
         "student_activity": (20, 1, 0, 1),
         "student_classes": (20, 1, 0, 2),
     }
-    assert one_class.sync().manifest.counts == preview.counts
+    assert school_of_20.sync().manifest.counts == preview.counts
 
 
 @pytest.mark.parametrize("night", [a_normal_night, a_landslide, a_changed_contract, a_refused_key])
-def test_nothing_is_written_in_any_case(one_class: House, night: Callable[[House], None]) -> None:
+def test_nothing_is_written_in_any_case(school_of_20: House, night: Callable[[House], None]) -> None:
     """Not a file, not a folder, not a byte; and what was fetched is gone from the temporary folder."""
-    begin(one_class)
-    night(one_class.at(2))
-    before = everything(one_class.warehouse)
+    begin(school_of_20)
+    night(school_of_20.at(2))
+    before = everything(school_of_20.warehouse)
     with pytest.raises(KeyRefusedError) if night is a_refused_key else nullcontext():
-        diff_now(one_class)
-    assert everything(one_class.warehouse) == before
+        diff_now(school_of_20)
+    assert everything(school_of_20.warehouse) == before
     assert os.listdir(tempfile.gettempdir()) == []  # noqa: PTH208
 
 
@@ -98,10 +98,10 @@ def test_nothing_is_written_in_any_case(one_class: House, night: Callable[[House
     ("night", "says"),
     [(a_normal_night, "Would be synced"), (a_landslide, "Would be held"), (a_changed_contract, "Would fail")],
 )
-def test_the_command_exits_0_in_each_case(cli_house: House, night: Callable[[House], None], says: str) -> None:
-    begin(cli_house)
-    night(cli_house)
-    with time_machine.travel(cli_house.now):  # the command goes by the machine's clock
+def test_the_command_exits_0_in_each_case(commanded_school: House, night: Callable[[House], None], says: str) -> None:
+    begin(commanded_school)
+    night(commanded_school)
+    with time_machine.travel(commanded_school.now):  # the command goes by the machine's clock
         done = CliRunner().invoke(app, ["sync", "--dry-run"])
     assert done.exit_code == 0
     assert says in done.stdout
