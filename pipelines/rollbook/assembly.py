@@ -60,15 +60,15 @@ def chapters() -> list[Chapter]:
     return [chapter for each in present() for chapter in each.chapters()]
 
 
-def lines(rollbook: Rollbook) -> Iterator[Finding]:
+def lines(opened: Rollbook) -> Iterator[Finding]:
     """The features' lines for `rollbook status` and `rollbook doctor`. An error in one becomes its line."""
     for each in present():
         try:
-            with machine_errors(rollbook.warehouse.root):
-                yield from each.lines(rollbook)
+            with machine_errors(opened.warehouse.root):
+                yield from each.lines(opened)
         except RollbookError as error:
             yield Finding(each.name, Level.FAILED, error.message)
-    if left := leftovers(rollbook.warehouse.root, names()):
+    if left := leftovers(opened.warehouse.root, names()):
         says = f"{listed([str(path) for path in left])} are of a feature that is not installed: delete them"
         yield Finding("left over", Level.WARNING, says)
 

@@ -33,11 +33,11 @@ class Feature:
     def commands(self) -> None:
         """Add its commands to `rollbook.terminal.app`."""
 
-    def listener(self, rollbook: Rollbook) -> Listener | None:  # noqa: ARG002 - see the class
+    def listener(self, opened: Rollbook) -> Listener | None:  # noqa: ARG002 - see the class
         """What is told of an institution's nights."""
         return None
 
-    def lines(self, rollbook: Rollbook) -> Iterable[Finding]:  # noqa: ARG002 - see the class
+    def lines(self, opened: Rollbook) -> Iterable[Finding]:  # noqa: ARG002 - see the class
         """Lines for `rollbook status` and `rollbook doctor`."""
         return ()
 
@@ -57,7 +57,7 @@ class Feature:
         """Chapters of the data dictionary."""
         return ()
 
-    def repair(self, rollbook: Rollbook) -> None:
+    def repair(self, opened: Rollbook) -> None:
         """Make again what an erasure or new codes removed; called without the lock, by the command."""
 
 

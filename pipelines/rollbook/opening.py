@@ -32,10 +32,10 @@ def open_rollbook(*, fetches: bool = False, demo: bool = False, **overrides: Any
 
 
 @contextmanager
-def repaired(rollbook: Rollbook) -> Iterator[None]:
+def repaired(opened: Rollbook) -> Iterator[None]:
     """Let the features make again what the block removes, also where it ends with a loss that the copy found."""
     try:
         yield
     finally:
         for each in present():
-            each.repair(rollbook)
+            each.repair(opened)

@@ -50,13 +50,6 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets.
 CONFIGURATION = PACKAGE / "defs" / "dagster.yaml"
-# Our dagster.yaml named a queue of our own, which is gone, where it now names Dagster's; the rest may have been edited.
-FORMER_QUEUE = (
-    "module: rollbook.defs.launches",
-    "class: RunCoordinator",
-    " Rollbook's own queue is Dagster's, and\n# notes the account that asked for a run in the UI.\n",
-)
-QUEUE = ("module: dagster", "class: QueuedRunCoordinator", "\n")
 # How serious a finding is, as the terminal shows it.
 LEVELS = {"ok": "[green]     ok[/]", "warning": "[yellow]warning[/]", "failed": "[bold red] failed[/]"}
 
@@ -218,7 +211,7 @@ def home() -> Path | None:
 
 
 def made_home() -> Path:
-    """Dagster's home folder, made if it is not there, with our `dagster.yaml` if it has none or an old one of ours.
+    """Dagster's home folder, made if it is not there, with our `dagster.yaml` if it has none.
 
     Raises SettingError.
     """
@@ -232,10 +225,6 @@ def made_home() -> Path:
         configuration = path / CONFIGURATION.name
         if not configuration.exists():
             files.write(configuration, CONFIGURATION.read_bytes())
-        elif FORMER_QUEUE[0] in (text := configuration.read_text("utf-8", "surrogateescape")):
-            for former, now in zip(FORMER_QUEUE, QUEUE, strict=True):
-                text = text.replace(former, now)
-            files.write(configuration, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise SettingError(
             f"DAGSTER_HOME={path} cannot be made or written to ({error.strerror}): set it to a folder that this account"

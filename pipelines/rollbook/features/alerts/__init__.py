@@ -31,18 +31,18 @@ class AlertMessages(Feature):
         """`rollbook notify`."""
         from rollbook.features.alerts import commands  # noqa: F401 - it adds itself
 
-    def listener(self, rollbook: Rollbook) -> Listener:
+    def listener(self, opened: Rollbook) -> Listener:
         """Reports how syncs end."""
         from rollbook.features.alerts.alerts import Alerts
 
-        return Alerts(rollbook.place, rollbook.settings, rollbook.clock)
+        return Alerts(opened.place, opened.settings, opened.clock)
 
-    def lines(self, rollbook: Rollbook) -> Iterator[Finding]:
+    def lines(self, opened: Rollbook) -> Iterator[Finding]:
         """Whom alerts reach."""
         from rollbook.features.alerts.addresses import AlertSettings
         from rollbook.health.finding import Finding, Level
 
-        if names := ", ".join(AlertSettings.of(rollbook.settings).notify_names):
+        if names := ", ".join(AlertSettings.of(opened.settings).notify_names):
             yield Finding("alerts", Level.OK, f"go to {names} (nothing was sent now)")
         else:
             says = "nobody is told of a failed or a held night: set ROLLBOOK_NOTIFY, and try"

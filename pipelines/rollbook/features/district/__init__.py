@@ -37,13 +37,13 @@ class District(Feature):
         """`rollbook district`."""
         from rollbook.features.district import commands  # noqa: F401 - it adds itself
 
-    def listener(self, rollbook: Rollbook) -> Listener | None:
+    def listener(self, opened: Rollbook) -> Listener | None:
         """Keeps how an institution's syncs end, and removes the district's files from which a student was erased."""
-        if not rollbook.settings.institution:
+        if not opened.settings.institution:
             return None  # a single school loads nothing of it
         from rollbook.features.district.listener import InstitutionsNights
 
-        return InstitutionsNights(rollbook.place, rollbook.settings, rollbook.clock)
+        return InstitutionsNights(opened.place, opened.settings, opened.clock)
 
     def personal(self, root: Path) -> PersonalData:  # noqa: ARG002 - the same everywhere
         """The district's files are removed, and made again without the student."""
@@ -66,13 +66,13 @@ class District(Feature):
 
         return [chapter()]
 
-    def repair(self, rollbook: Rollbook) -> None:
+    def repair(self, opened: Rollbook) -> None:
         """Build the district's files again."""
-        if not rollbook.settings.institution:
+        if not opened.settings.institution:
             return
         from rollbook.features.district.listener import InstitutionsNights
 
-        if (files := rollbook.find(InstitutionsNights)) is not None and files.were_removed:
+        if (files := opened.find(InstitutionsNights)) is not None and files.were_removed:
             from rollbook.features.district.commands import build_again
 
             build_again()

@@ -28,18 +28,18 @@ class MirrorCopy(Feature):
         """`rollbook mirror`."""
         from rollbook.features.mirror import commands  # noqa: F401 - it adds itself
 
-    def listener(self, rollbook: Rollbook) -> Listener:
+    def listener(self, opened: Rollbook) -> Listener:
         """Copies what a writer wrote."""
         from rollbook.features.mirror.mirror import Mirror
 
-        return Mirror(rollbook.settings, rollbook.bound_to)
+        return Mirror(opened.settings, opened.bound_to)
 
-    def lines(self, rollbook: Rollbook) -> Iterator[Finding]:
+    def lines(self, opened: Rollbook) -> Iterator[Finding]:
         """When the copy was last proven."""
         from rollbook.features.mirror.mirror import Mirror
         from rollbook.health.finding import Finding, Level
 
-        if (copy := rollbook.find(Mirror)) is not None and (says := copy.remark()):
+        if (copy := opened.find(Mirror)) is not None and (says := copy.remark()):
             state = copy.state()
             is_proven = state.proven_at is not None and not (state.unproven or state.failed)
             yield Finding("copy", Level.OK if is_proven else Level.WARNING, says)

@@ -24,11 +24,11 @@ class Morning(Feature):
 
     name = "morning"
 
-    def listener(self, rollbook: Rollbook) -> Listener:
+    def listener(self, opened: Rollbook) -> Listener:
         """Writes the page."""
         from rollbook.features.morning.page import MorningPage
 
-        return MorningPage(rollbook.place, rollbook.settings, lambda: [each.remark() for each in rollbook.listeners])
+        return MorningPage(opened.place, opened.settings, lambda: [each.remark() for each in opened.listeners])
 
     def routes(self) -> Sequence[Route]:
         """The morning pages."""

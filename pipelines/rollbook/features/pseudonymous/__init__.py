@@ -29,18 +29,18 @@ class PseudonymousFile(Feature):
         """`rollbook codes`."""
         from rollbook.features.pseudonymous import commands  # noqa: F401 - it adds itself
 
-    def listener(self, rollbook: Rollbook) -> Listener:
+    def listener(self, opened: Rollbook) -> Listener:
         """Makes the file."""
         from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
 
-        return Pseudonymous(rollbook.warehouse, wanted=rollbook.settings.pseudonymous)
+        return Pseudonymous(opened.warehouse, wanted=opened.settings.pseudonymous)
 
-    def lines(self, rollbook: Rollbook) -> Iterator[Finding]:
+    def lines(self, opened: Rollbook) -> Iterator[Finding]:
         """Whether the file matches the published one."""
         from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
         from rollbook.health.finding import Finding, Level
 
-        if (file := rollbook.find(Pseudonymous)) is not None and (says := file.differs()) is not None:
+        if (file := opened.find(Pseudonymous)) is not None and (says := file.differs()) is not None:
             yield Finding(
                 "codes", Level.WARNING if says else Level.OK, says or f"{file.name} matches the published file"
             )
