@@ -22,7 +22,9 @@ from rollbook.night.stages import snapshot
 from tests.support.nights import FIRST, House, findings_of, landed, night, status_of
 from tests.support.processes.commands import program
 from tests.support.reading import writable
+from tests.support.records import students
 from tests.support.warehouses.begun import begin
+from tests.support.warehouses.erasures import erase
 
 pytestmark = pytest.mark.nights
 
@@ -220,3 +222,39 @@ def test_a_late_night_is_told_and_exits_0(commanded_school: House) -> None:
     text = " ".join(done.stdout.split())
     assert f"LATE the last night due was {night(3)} 02:15 UTC: it was not synced: run `rollbook sync`" in text
     assert f"next run {night(4)} 02:15 UTC" in text
+
+
+def assert_readers_have(school: House, day: int, landing: int, count: int, *, fresh: bool = True) -> None:
+    """What status says of the published file, and what the file holds."""
+    report = status_of(school.rollbook())
+    assert report.readers is not None
+    assert (report.readers.day, report.readers.landing, report.is_fresh) == (night(day), landing, fresh)
+    assert school.query("SELECT COUNT(*) FROM students") == [(report.readers.records["students"],)] == [(count,)]
+    assert bool(report.lacking.count) is not fresh
+
+
+@pytest.mark.slow
+def test_status_says_what_readers_have_after_each_kind_of_change(school_of_20: House) -> None:
+    school_of_20.night(1)
+    school_of_20.night(2)
+    assert_readers_have(school_of_20, 2, 1, 20)
+    school_of_20.service.students = students(5)
+    with pytest.raises(HeldError):
+        school_of_20.sync()
+    assert_readers_have(school_of_20, 2, 1, 20)
+    school_of_20.now += timedelta(minutes=7)
+    school_of_20.approve(night(2))
+    assert_readers_have(school_of_20, 2, 2, 5)
+    last = status_of(school_of_20.rollbook()).last_sync
+    assert last is not None
+    assert last.seconds < 60, "the wait for the approval is no part of the sync"
+    restore(school_of_20.rollbook().writer(), school_of_20.rollbook().warehouse.kept()[0])
+    assert_readers_have(school_of_20, 2, 1, 20, fresh=False)
+    erase(school_of_20, 2)  # which first brings the file up to date
+    assert_readers_have(school_of_20, 2, 2, 4)
+    restore(school_of_20.rollbook().writer(), school_of_20.rollbook().warehouse.kept()[-1])
+    assert_readers_have(school_of_20, 2, 1, 19, fresh=False)
+    school_of_20.published.unlink()
+    assert status_of(school_of_20.rollbook()).is_fresh is False
+    school_of_20.sync()
+    assert_readers_have(school_of_20, 2, 3, 4)

@@ -27,6 +27,7 @@ from rollbook.terminal import (
     Panel,
     app,
     confirmed,
+    contents_of,
     err,
     home,
     out,
@@ -159,18 +160,18 @@ def _lines(status: Status, settings: Settings) -> Iterator[tuple[str, str]]:
     if last is None:
         yield "last sync", f"none yet: run `{settings.command('sync')}`"
     else:
+        held = [hold.snapshot_date for hold in status.holds]
+        late = "yes" if status.is_fresh else f"no: it {why_late(status.due, held, settings)}"
+        yield "fresh" if status.is_fresh else "LATE", f"{late}; the last night due was {status.due:%Y-%m-%d %H:%M %Z}"
+        if (readers := status.readers) is not None:
+            yield "readers see", f"{contents_of(readers)}, published at {readers.published_at:%Y-%m-%d %H:%M} UTC"
         yield from _last_lines(last)
-        if good is not None and good != last:
-            yield "readers see", f"{good.snapshot_date}, synced at {good.finished_at:%Y-%m-%d %H:%M} UTC"
         if (lacking := status.lacking).count:
             yield (
                 "LACKING",
                 f"readers lack {count_of(lacking.count, 'landed day')} ({lacking.first} to {lacking.last}): the next"
                 f" `{settings.command('sync')}` or `{settings.command('backfill')}` adds them again",
             )
-        held = [hold.snapshot_date for hold in status.holds]
-        late = "" if status.is_fresh else f": it {why_late(status.due, held, settings)}"
-        yield "fresh" if status.is_fresh else "LATE", f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}{late}"
     yield (
         "next run",
         f"{status.next_run:%Y-%m-%d %H:%M %Z} ({status.cron} in {status.timezone}), if `rollbook serve` runs",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +18,13 @@ from rollbook import settings
 from rollbook.errors import ArgumentError, NotConfirmedError
 from rollbook.landing.manifest import Details, Hold
 from rollbook.opening import open_rollbook
+from rollbook.tables import WALKED
 from rollbook.terminal import (
     Demo,
     Panel,
     app,
     confirmed,
+    contents_of,
     err,
     home,
     made_home,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from rollbook.landing.manifest import Manifest
     from rollbook.night.past import Backfilled
     from rollbook.opened import Rollbook
+    from rollbook.store.warehouse import Contents
 
 Day = Annotated[date, typer.Argument(parser=parse_day, metavar="DAY")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Publish without asking.")]
@@ -361,18 +364,21 @@ def restore(
     published = rollbook.warehouse.published_file
     versions = {str(number): path for number, path in enumerate(rollbook.warehouse.kept(), start=1)}
     if which is None:
-        rows = (
-            (
-                number,
-                path.name if path == published else path.stem,
-                _newest(path),
-                f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M}",
-                f"{path.stat().st_size / 1e6:.1f}",
-            )
-            for number, path in ({"now": published} | versions).items()
-            if path.exists()
-        )
-        out.print(table("Published files", ("", "name", "up to the night of", "made (UTC)", "MB"), rows))
+        rows, newer = list[tuple[object, ...]](), None
+        for number, path in ({"now": published} | versions).items():
+            if (file := rollbook.warehouse.contents(path)) is not None:
+                rows.append((
+                    number,
+                    str(file.day),
+                    file.landing,
+                    *file.records.values(),
+                    f"{file.published_at:%Y-%m-%d %H:%M}",
+                    f"{path.stat().st_size / 1e6:.1f}",
+                    _why_replaced(file, newer),
+                ))  # fmt: skip
+                newer = file
+        columns = ("", "up to", "landing", *WALKED, "published (UTC)", "MB", "replaced by")
+        out.print(table("Published files", columns, rows))
         out.print("To restore one: `rollbook restore NUMBER`.")
         return
     chosen = next((path for number, path in versions.items() if which in (number, path.stem, path.name)), None)
@@ -380,15 +386,18 @@ def restore(
         advice = f"choose 1 to {len(versions)}, as `rollbook restore` lists them" if versions else "none is kept yet"
         raise ArgumentError(f"There is no kept file {which!r}: {advice}")
     republish(rollbook.writer(), chosen)
-    out.print(f"Restored {chosen.stem}; it holds the nights up to {_newest(published)}.")
+    if (file := rollbook.warehouse.contents(published)) is not None:
+        out.print(f"Restored {chosen.stem}: {contents_of(file)}.")
     out.print("The file it replaced is kept. The next sync brings the restored one up to date.")
 
 
-def _newest(file: Path) -> str:
-    """The newest day in a published file."""
-    from rollbook.reading.query import run_query
-
-    return str(run_query(file, "SELECT MAX(snapshot_date) FROM spans.days").rows[0][0])
+def _why_replaced(file: Contents, by: Contents | None) -> str:
+    """What came in the place of a kept file."""
+    if by is None:
+        return ""
+    if (by.day, by.landing) == (file.day, file.landing):
+        return "the same days, computed again"
+    return f"{by.day}, landing {by.landing}"
 
 
 @app.command(rich_help_panel=Panel.SYNC)

@@ -60,9 +60,9 @@ def marks(place: Place, days: Iterable[date]) -> dict[date, dict[str, Metadata]]
     for day in days:
         decided, counted = last_decided(place, day), place.landings.counted(day)
         by_day[day] = {RAW: _set_mark(decided) if decided is not None else GONE}
-        if counted and (day, counted[-1].landing) in shown:
+        if counted and day in shown:
             by_day[day] |= dict.fromkeys((TABLE, PUBLISHED), _file_mark(counted))
-        elif not counted and all(day != other for other, _ in shown):
+        elif not counted and day not in shown:
             by_day[day] |= dict.fromkeys((TABLE, PUBLISHED), GONE)
     return by_day
 

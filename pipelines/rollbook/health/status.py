@@ -27,6 +27,7 @@ from rollbook.night.place import Place
 from rollbook.night.policy import open_hold
 from rollbook.settings import Settings
 from rollbook.store.published import KEPT
+from rollbook.store.warehouse import Contents
 from rollbook.util import cron, machine
 
 YEAR = 365
@@ -46,7 +47,8 @@ RUN_BYTES = 1_000_000
 class LastSync(msgspec.Struct, frozen=True, kw_only=True):
     """A sync, from the manifest: `received` counts records per set. Times are UTC.
 
-    `seconds` is from the first request to the verdict. `kept_out` are the records left out for an erased student's id.
+    `seconds` is from the first request to the verdict, without the wait for an approval. `kept_out` are the records
+    left out for an erased student's id.
     """
 
     snapshot_date: date
@@ -88,8 +90,9 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The output of `rollbook status`, also as JSON.
 
-    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `lacking` are landed
-    days that readers do not have, as after a restore; `discarded` what was discarded last week. `expired` are the days
+    `is_fresh`: whether readers have the last `due` night; `late_by` is then null, else seconds. `readers`
+    is what the published file holds. `lacking` are landed days that readers do not have as they were landed, as after a
+    restore; `discarded` what was discarded last week. `expired` are the days
     that only the history holds: their raw bodies and snapshots were deleted. `unproven` says which sets no night has
     proven for long. `lines` are the features', such as when the off-site copy was
     last proven. `sizes` are bytes on disk, and what is free there.
@@ -110,6 +113,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[Choice, ...]
     discarded: tuple[Choice, ...]
     unproven: tuple[str, ...]
+    readers: Contents | None
     history: Days
     lacking: Days
     expired: Days
@@ -148,7 +152,11 @@ def load_status(
     decided = [m for m in readable if m.verdict is not None]
     counted = (m for m in decided if m.counts_for_its_day)
     last_good = max(counted, key=lambda m: (m.snapshot_date, m.landing), default=None)
-    due, late_by = freshness(settings, now, last_good, place.warehouse.shown())
+    shown = place.warehouse.shown()
+    due, late_by = freshness(settings, now, last_good, shown)
+    readers = None
+    with _noted(problems):
+        readers = place.warehouse.contents(published)
     lake = place.lake.days()
     return Status(
         warehouse=str(place.warehouse.root),
@@ -169,7 +177,8 @@ def load_status(
         discarded=tuple(discarded),
         unproven=tuple(u.description for u in place.landings.long_unproven()),
         history=_days(merged),
-        lacking=_days(set(lake) - set(merged)) if merged else Days(),
+        readers=readers,
+        lacking=_days(set(lake) - shown) if merged else Days(),
         expired=_days([d for d in merged if d not in lake]),
         keep_days=settings.keep_days,
         lines=tuple(lines),
@@ -187,14 +196,14 @@ def open_holds(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def freshness(
-    settings: Settings, now: datetime, last_good: Manifest | None, shown: Container[tuple[date, int]]
+    settings: Settings, now: datetime, last_good: Manifest | None, shown: Container[date]
 ) -> tuple[datetime, float | None]:
-    """The last night that should have been synced, and how many seconds the night is late (None: synced, with a landing
-    that is `shown` to readers).
+    """The last night that should have been synced, and how many seconds the night is late (None: synced, on a
+    day that is `shown` to readers).
     """
     night = cron.due(settings.cron)
     due = cron.last_tick(settings.cron, settings.zone, now - night.grace)
-    is_shown = last_good is not None and (last_good.snapshot_date, last_good.landing) in shown
+    is_shown = last_good is not None and last_good.snapshot_date in shown
     is_late = (
         last_good is None
         or not is_shown
@@ -253,7 +262,7 @@ def _last_sync(m: Manifest | None) -> LastSync | None:
         proven=m.proven,
         started_at=m.started_at,
         finished_at=finished,
-        seconds=round((finished - m.started_at).total_seconds(), 3),
+        seconds=m.seconds,
         received=m.received,
         rows_added=sum(c.added for c in m.counts),
         rows_changed=sum(c.changed for c in m.counts),

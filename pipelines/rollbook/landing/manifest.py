@@ -280,6 +280,14 @@ class Manifest(Stored, frozen=True, kw_only=True):
         return self.verdict is not None and self.verdict.counts
 
     @property
+    def seconds(self) -> float:
+        """How long the sync took: from the first request to the verdict, without the time that it waited for a person's
+        approval.
+        """
+        ended = self.finished_at if self.approval else self.judged_at or self.finished_at
+        return round((ended - self.started_at).total_seconds(), 3)
+
+    @property
     def hold_digest(self) -> str:
         """Twelve hex digits that stand for a held landing and for the changes that the landing would make: an approval
         names these digits.

@@ -95,7 +95,7 @@ class Erasures:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
                 ops.clean_reasons(con, erased.cleaned)
-                ops.record(con, self.raw, full_refresh=True)
+                ops.record_again(con, self.raw)
                 feed.begin(con)
                 # A new version: the files beside the published file are made again. The macros answer for this
                 # version only.

@@ -37,8 +37,19 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
         for m, outcome, reason in decided(raw)
         if (m.snapshot_date, m.landing, outcome, str(m.verdict)) not in recorded
     ]
+    _write(con, raw, fresh)
+    return len(fresh)
+
+
+def record_again(con: duckdb.DuckDBPyConnection, raw: RawStore) -> None:
+    """Write what the tables say of landings again, as `raw/` has them now. A kept file learns of no later landing."""
+    recorded = set(con.execute("SELECT snapshot_date, landing FROM ops.syncs").fetchall())
+    _write(con, raw, [each for each in decided(raw) if (each[0].snapshot_date, each[0].landing) in recorded])
+
+
+def _write(con: duckdb.DuckDBPyConnection, raw: RawStore, landings: Iterable[tuple[Manifest, str, str]]) -> None:
     with transaction(con):
-        for manifest, outcome, reason in fresh:
+        for manifest, outcome, reason in landings:
             _forget(con, manifest)
             _insert(con, SYNCS, manifest, [_sync(manifest, outcome, reason)])
             _insert(con, SYNC_SETS, manifest, _sync_sets(manifest))
@@ -48,7 +59,6 @@ def record(con: duckdb.DuckDBPyConnection, raw: RawStore, *, full_refresh: bool 
                 _insert(con, REJECTS, manifest, (_row(r) for r in rejects if not r.column))
                 _insert(con, REFUSED_VALUES, manifest, (_refused_value(r) for r in rejects if r.column))
                 _insert(con, DRIFT, manifest, map(_row, manifest.drift))
-    return len(fresh)
 
 
 def check(raw: RawStore) -> None:

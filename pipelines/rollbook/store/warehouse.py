@@ -37,7 +37,7 @@ from rollbook.store.published import (
     set_aside,
     target,
 )
-from rollbook.tables import SETS, of_set
+from rollbook.tables import SETS, WALKED, of_set
 from rollbook.util import files
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,18 @@ class _Contents:
 
     days: dict[date, str] = field(default_factory=dict)
     syncs: tuple[tuple[date, int, datetime, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A published file for a person: when it was published, the newest day with the day's last landing that its record
+    of the syncs has, and how many records of each set are current.
+    """
+
+    published_at: datetime
+    day: date | None
+    landing: int | None
+    records: dict[str, int]
 
 
 class Warehouse:
@@ -187,12 +199,31 @@ class Warehouse:
         """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
         return {(day, number): outcome for day, number, _, outcome in self._contents_of(path).syncs}
 
-    def shown(self) -> set[tuple[date, int]]:
-        """The landings on the days that readers have, as `recorded`; none if the published file cannot be read."""
+    def shown(self) -> set[date]:
+        """The days that readers have as the lake has them, or whose snapshots have expired; none if the published file
+        cannot be read. After a restore, the last day may be that of an earlier landing.
+        """
         with suppress(RollbookError):
-            shown = self._contents_of(self.published_file)
-            return {(day, number) for day, number, *_ in shown.syncs if day in shown.days}
+            lake = self.lake.days(sized=False)
+            merged = self._contents_of(self.published_file).days.items()
+            return {day for day, digest in merged if day not in lake or lake[day].digest == digest}
         return set()
+
+    def contents(self, path: Path) -> Contents | None:
+        """The contents of a file for a person; None if it is not there. Raises DamagedError."""
+        counts = ", ".join(f"(SELECT COUNT(*) FROM main.{name})" for name in WALKED)
+        rows = self._rows(
+            f"""
+            SELECT published_at, day, (
+                SELECT MAX(landing) FROM ops.syncs AS s WHERE s.snapshot_date = day AND outcome = 'synced'
+            ), {counts}
+            FROM spans.version CROSS JOIN (SELECT MAX(snapshot_date) AS day FROM spans.days)
+            """,
+            path,
+        )
+        for at, day, landing, *numbers in rows:
+            return Contents(at.replace(tzinfo=UTC), day, landing, dict(zip(WALKED, numbers, strict=True)))
+        return None
 
     def version(self) -> str | None:
         """The published file's version id; None without a file. Raises DamagedError."""

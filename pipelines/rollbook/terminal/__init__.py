@@ -46,6 +46,7 @@ from rollbook.util.text import cell, printable
 if TYPE_CHECKING:
     from rollbook.landing.manifest import TableCounts
     from rollbook.source.pagination import Progress as Show
+    from rollbook.store.warehouse import Contents
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Dagster's configuration, which a Dagster home without one gets.
@@ -302,6 +303,12 @@ def progress() -> Iterator[Show]:
 def received(records: Mapping[str, int]) -> str:
     """The number of records received per set, as `500 students, 20 classes`."""
     return ", ".join(f"{count:,} {name}" for name, count in records.items()) or "no records"
+
+
+def contents_of(file: Contents) -> str:
+    """What a published file holds: its newest day and landing, and how many records."""
+    day = f"{file.day}, landing {file.landing}" if file.day else "no day"
+    return f"{day}: {received(file.records)}"
 
 
 def safe(text: str) -> str:

@@ -470,7 +470,7 @@ def _look(district: Institutions, name: str) -> InstitutionStatus:
     return msgspec.structs.replace(
         status,
         last=last,
-        readers_see=max((day for day, _ in shown), default=None),
+        readers_see=max(shown, default=None),
         synced_at=good.finished_at if good else None,
         due=due.astimezone(UTC),
         late_by=late_by if last else None,  # an institution that was added only recently is not late
