@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -126,14 +127,18 @@ def test_restore_lists_what_is_kept_and_puts_one_back(fortnight: School, tmp_pat
     assert listed.returncode == 0, listed.stderr
     rows = [[c.strip() for c in line.split("│")] for line in listed.stdout.splitlines() if "│" in line]
     versions = school.rollbook().warehouse.kept()
-    assert [row[1] for row in rows] == ["rollbook.duckdb", *(p.stem for p in versions)]
     assert [row[0] for row in rows] == ["now", "1", "2", "3"]
+    for row, newer in pairwise(rows[::-1]):
+        same = "the same days, computed again"
+        assert row[-1] == (same if row[1:3] == newer[1:3] else f"{newer[1]}, landing {newer[2]}")
     done = run_at(school.warehouse, "restore", "3", **at)
     assert done.returncode == 0, done.stderr
     (day,) = school.rows("SELECT MAX(snapshot_date) FROM spans.days")[0]
-    assert f"Restored {versions[2].stem}; it holds the nights up to {day}." in " ".join(done.stdout.split())
-    assert str(day) == rows[3][2]
-    assert rows[3][2] < rows[0][2]
+    (students, classes) = (school.rows(f"SELECT COUNT(*) FROM {name}")[0][0] for name in ("students", "classes"))
+    restored = f"Restored {versions[2].stem}: {day}, landing 1: {students} students, {classes} classes."
+    assert restored in " ".join(done.stdout.split())
+    assert rows[3][1:5] == [str(day), "1", str(students), str(classes)]
+    assert rows[3][1] < rows[0][1]
     assert run_at(school.warehouse, "restore", versions[0].stem, **at).returncode == 0
     assert "choose 1 to 3" in error(run_at(school.warehouse, "restore", "9", **at), 2)
 

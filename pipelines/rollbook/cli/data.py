@@ -161,8 +161,11 @@ def _lines(status: Status, settings: Settings) -> Iterator[tuple[str, str]]:
         yield "last sync", f"none yet: run `{settings.command('sync')}`"
     else:
         held = [hold.snapshot_date for hold in status.holds]
-        late = "yes" if status.is_fresh else f"no: it {why_late(status.due, held, settings)}"
-        yield "fresh" if status.is_fresh else "LATE", f"{late}; the last night due was {status.due:%Y-%m-%d %H:%M %Z}"
+        due = f"the last night due was {status.due:%Y-%m-%d %H:%M %Z}"
+        if status.is_fresh:
+            yield "fresh", f"yes: {due}"
+        else:
+            yield "LATE", f"{due}: it {why_late(status.due, held, settings)}"
         if (readers := status.readers) is not None:
             yield "readers see", f"{contents_of(readers)}, published at {readers.published_at:%Y-%m-%d %H:%M} UTC"
         yield from _last_lines(last)

