@@ -13,6 +13,7 @@ import pytest
 from rollbook import settings
 from rollbook.errors import SettingError
 from rollbook.features.alerts.addresses import AlertSettings
+from rollbook.features.morning.settings import MorningSettings
 from rollbook.settings import ROOT, Settings, about, every_setting, is_secret, load, misspelt
 from tests import settings_documents
 
@@ -119,7 +120,11 @@ def test_quotes_around_a_value_are_no_part_of_it(monkeypatch: pytest.MonkeyPatch
         ROLLBOOK_REPORT_NAMES="'true'",
     )
     assert quoted.api_key.get_secret_value() == "k3y"
-    assert (quoted.warehouse_path, quoted.keep_days, quoted.report_names) == (Path("/data/warehouse"), 30, True)
+    assert (quoted.warehouse_path, quoted.keep_days, MorningSettings.of(quoted).report_names) == (
+        Path("/data/warehouse"),
+        30,
+        True,
+    )
 
 
 def test_the_scheme_is_written_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,13 +154,6 @@ def _columns(value: str) -> str:
     return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
 
 
-# The environment variables by which object stores' own tools name an endpoint.
-_ENDPOINTS = (
-    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
-    *("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "GOOGLE_BASE_URL"),
-)
-
-
 def engine_name(value: str) -> str:
     """Return where the work for many institutions is done: a name or an address. Raises ValueError."""
     name = value.strip()
@@ -177,29 +170,12 @@ def _is_spark_connect(address: str) -> bool:
         return False
 
 
-def _lake(value: str) -> str:
-    url = value.strip().rstrip("/")
-    if not url:
-        return ""
-    parts = urlsplit(url)
-    if parts.scheme not in ("s3", "gs", "az", "abfss", "file") or not (parts.netloc or parts.scheme == "file"):
-        raise ValueError("must be an object store's folder, such as s3://bucket/prefix, or file:///mnt/elsewhere")
-    if not url.isprintable() or " " in url or parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must hold no user, key, query or spaces; credentials go into the store's own variables")
-    for name in _ENDPOINTS:
-        endpoint = urlsplit(os.environ.get(name, ""))
-        if endpoint.scheme == "http" and not is_loopback(endpoint.hostname or ""):
-            raise ValueError(f"is reached by {name}, which must begin with https:// (plain http shows pupils' records)")
-    return url
-
-
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 TimeZone = Annotated[str, AfterValidator(_timezone)]
 CronLine = Annotated[str, AfterValidator(_cron)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
-LakeUrl = Annotated[str, AfterValidator(_lake)]
 ColumnNames = Annotated[str, AfterValidator(_columns)]
 EngineName = Annotated[str, AfterValidator(engine_name)]
 
@@ -403,36 +379,6 @@ class PseudonymousSettings(Group):
         return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
 
 
-class MorningSettings(Group):
-    """The morning page."""
-
-    report_names: bool = setting(
-        False,
-        "whether the file `report.html` names the students to watch; by default it only counts them, as the page in the"
-        " UI always does",
-        example="true",
-    )
-
-
-class MirrorSettings(Group):
-    """The copy in an object store."""
-
-    lake: LakeUrl = setting(
-        "",
-        "an object store's folder that gets a copy of all that the warehouse is rebuilt from; the credentials are the"
-        " store's own variables (`AWS_ACCESS_KEY_ID` and so on), in the environment; `AWS_SECRET_ACCESS_KEY_FILE` names"
-        " the secret's file",
-        example="s3://bucket/rollbook",
-    )
-    mirror_proof_minutes: Annotated[float, Field(ge=0)] = setting(
-        0,
-        "once a week, after a sync, the copy is restored to a temporary folder and compared with what readers have,"
-        " for at most this long (looked at between files and days); 0: never",
-        example="30",
-        unit="minutes",
-    )
-
-
 class DistrictSettings(Group):
     """Many institutions."""
 
@@ -445,7 +391,7 @@ class DistrictSettings(Group):
     )
 
 
-class WarehouseSettings(ReaderSettings, PseudonymousSettings, MorningSettings, MirrorSettings, DistrictSettings):
+class WarehouseSettings(ReaderSettings, PseudonymousSettings, DistrictSettings):
     """Where the warehouse is, and what is kept.
 
     With the groups of its bases, these are all the settings of a command that only reads.

@@ -34,7 +34,15 @@ for line in sys.argv[1:]:
 from rollbook.definitions import defs
 print("assets", len(list(defs.resolve_all_asset_keys())))
 """
-COMMANDS = ("--help", "sync", "status", "doctor", "subject|1|--out|{out}/subject.zip", "erase|2|--reason|case 1|--yes")
+COMMANDS = (
+    "--help",
+    "sync",
+    "status",
+    "doctor",
+    "docs|--processing",
+    "subject|1|--out|{out}/subject.zip",
+    "erase|2|--reason|case 1|--yes",
+)
 
 
 def without(feature: str, folder: Path) -> Path:

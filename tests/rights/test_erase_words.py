@@ -14,6 +14,7 @@ import pytest
 from rollbook.errors import ArgumentError
 from rollbook.features.alerts.alerts import AlertKind, Alerts, Outcome
 from rollbook.features.mirror.mirror import restore
+from rollbook.features.mirror.settings import MirrorSettings
 from rollbook.features.pages.commands import write_pages
 from rollbook.features.pages.progress import Chosen
 from rollbook.landing.bodies import MANIFEST, encode
@@ -94,7 +95,7 @@ def assert_gone(house: House, lake: Path, into: Path) -> None:
     for root in (house.warehouse, lake):
         assert canary.found(root) == {}
         assert [name for name in names_of(root) if any(t.lower() in name for t in canary.TEXTS)] == []
-    restore(house.settings().lake, "", into)
+    restore(MirrorSettings.of(house.settings()).lake, "", into)
     assert canary.found(into) == {}
     shutil.rmtree(into)
 

@@ -16,6 +16,7 @@ import pytest
 
 from rollbook.errors import ArgumentError, LostError, MirrorError, SettingError
 from rollbook.features.mirror.mirror import Bucket, Mirror, restore
+from rollbook.features.mirror.settings import MirrorSettings
 from rollbook.reading import access
 from rollbook.settings import load
 from rollbook.util import machine
@@ -230,7 +231,7 @@ def test_records_go_unencrypted_to_this_machine_only(copied_school: House, monke
     with pytest.raises(SettingError, match="AWS_ENDPOINT_URL, which must begin with https"):
         copied_school.settings(lake="s3://bucket/x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
-    assert copied_school.settings(lake="s3://bucket/x").lake == "s3://bucket/x"
+    assert MirrorSettings.of(copied_school.settings(lake="s3://bucket/x")).lake == "s3://bucket/x"
 
 
 def _refuse(*_: Any) -> None:

@@ -23,6 +23,7 @@ class MirrorCopy(Feature):
     """The off-site copy."""
 
     name = "mirror"
+    settings = "rollbook.features.mirror.settings:MirrorSettings"
 
     def commands(self) -> None:
         """`rollbook mirror`."""

@@ -124,7 +124,8 @@ def mirror_restore(
     from rollbook.features.mirror.mirror import restore as restore_copy
     from rollbook.reading import access
 
-    configured = _mirrored()[0].settings
+    opened, copy = _mirrored()
+    configured = opened.settings
     into, here = into.expanduser().absolute(), configured.warehouse_path
     log = here if here.is_dir() else into  # on a new machine, there is nothing else
 
@@ -132,7 +133,7 @@ def mirror_restore(
         access.note(log, "mirror restore")
 
     with progress() as show:
-        catalog = restore_copy(configured.lake, configured.institution, into, show, began=note)
+        catalog = restore_copy(copy.url, configured.institution, into, show, began=note)
     out.print(f"Restored {count_of(len(catalog.days()), 'landed day')} into {safe(str(into))}. Now make the tables:\n")
     out.print(f"  ROLLBOOK_WAREHOUSE={safe(str(into))} rollbook rebuild\n")
 

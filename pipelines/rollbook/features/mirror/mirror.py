@@ -38,6 +38,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rollbook.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
+from rollbook.features.mirror.settings import MirrorSettings
 from rollbook.landing import formats
 from rollbook.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
 from rollbook.landing.erased import ERASURES, PRIVATE, REGISTER, RegisterContent
@@ -136,7 +137,7 @@ class Mirror(Listener):
     def __init__(self, settings: Settings, school_id: Callable[[], int | None]) -> None:
         self.settings = settings
         self.root = settings.warehouse_path
-        self.url = settings.lake
+        self.url = MirrorSettings.of(settings).lake
         self.folder = settings.institution
         self.school_id = school_id
         self.raw = RawStore(self.root / "raw")
@@ -160,7 +161,7 @@ class Mirror(Listener):
             self._note(msgspec.structs.replace(self.state(), failed=error.message))
             self._lost = error if isinstance(error, LostError) else None
             raise
-        minutes, tried = self.settings.mirror_proof_minutes, self.state().tried_at
+        minutes, tried = MirrorSettings.of(self.settings).mirror_proof_minutes, self.state().tried_at
         if minutes and self._is_published and (tried is None or at - tried >= PROOF_EVERY):
             self.prove(at, _for_minutes(minutes))
 
@@ -631,7 +632,7 @@ def prove(settings: Settings, progress: Progress) -> None:
     """
     ours = Warehouse(settings.warehouse_path)
     with files.aside(ours.build) as folder:
-        restore(settings.lake, settings.institution, folder / "copy", progress)
+        restore(MirrorSettings.of(settings).lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy")
         restored = Place(RawStore(theirs.root / "raw"), theirs)
         kept = settings.model_copy(update={"keep_days": None})

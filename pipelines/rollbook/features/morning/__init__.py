@@ -23,6 +23,7 @@ class Morning(Feature):
     """Last night and the last month, on one page."""
 
     name = "morning"
+    settings = "rollbook.features.morning.settings:MorningSettings"
 
     def listener(self, opened: Rollbook) -> Listener:
         """Writes the page."""

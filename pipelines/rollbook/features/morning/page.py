@@ -13,6 +13,7 @@ from types import MappingProxyType
 import duckdb
 
 from rollbook.errors import ArgumentError, BusyError, HeldError, NotConfirmedError, RollbookError, SettingError
+from rollbook.features.morning.settings import MorningSettings
 from rollbook.landing.manifest import Hold
 from rollbook.night.listeners import ErasureUnderWay, Listener
 from rollbook.night.place import Place
@@ -63,7 +64,7 @@ class MorningPage(Listener):
             if not con.execute("SELECT 1 FROM spans.days LIMIT 1").fetchall():  # all of it was discarded
                 self.path.unlink(missing_ok=True)
                 return
-            names, remarks, resting = self.settings.report_names, self.remarks(), {}
+            names, remarks, resting = MorningSettings.of(self.settings).report_names, self.remarks(), {}
             try:
                 today = at.astimezone(self.settings.zone).date()
                 resting = editable.resting(place.warehouse.root, today, con)
