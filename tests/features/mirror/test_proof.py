@@ -43,7 +43,7 @@ def prove(house: House) -> str:
 
 
 PROVEN = "The off-site copy was last proven, by restoring and comparing it, on 2026-11-2{} 02:15 UTC"
-NEVER = "The off-site copy was last proven, by restoring and comparing it, never"
+NEVER = "The off-site copy has not been proven yet, by restoring and comparing it"
 
 
 def alter(file: Path, statement: str, house: House) -> None:

@@ -179,10 +179,13 @@ class Mirror(Listener):
         if not self.url:
             return ""
         state = self.state()
-        last = f"on {state.proven_at:%Y-%m-%d %H:%M} UTC" if state.proven_at else "never"
         wrong = f". On {state.tried_at:%Y-%m-%d} that failed: {state.unproven}" if state.unproven else ""
         behind = f"The off-site copy is not up to date: {state.failed}. It" if state.failed else "The off-site copy"
-        return f"{behind} was last proven, by restoring and comparing it, {last}{wrong}"
+        if state.proven_at is None:
+            return f"{behind} has not been proven yet, by restoring and comparing it{wrong}"
+        return (
+            f"{behind} was last proven, by restoring and comparing it, on {state.proven_at:%Y-%m-%d %H:%M} UTC{wrong}"
+        )
 
     def landings(self, day: date) -> list[int]:
         """The numbers of the day's landings that the copy holds."""
