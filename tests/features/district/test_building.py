@@ -36,7 +36,7 @@ def played() -> Iterator[District]:
 
 def counts(district: District) -> dict[str, int]:
     """How many students of each institution readers see."""
-    query = "SELECT institution, COUNT(*) FROM run.students GROUP BY ALL"
+    query = "SELECT institution, COUNT(*) FROM district.students GROUP BY ALL"
     return dict(rows(district.warehouse / "district.duckdb", query))
 
 
