@@ -59,6 +59,7 @@ def sync(
         blocked = state.error if isinstance(state, Blocked) else None
         day, reuse = place.partition(day, settings, clock()), not fresh and details == "none"
         if blocked is None and unless_synced and (counted := place.landings.counted(day)):
+            check_still_alone(place, settings)
             return Synced(counted[-1], place.lake.days()[day], (), is_new=False)
         planned = plan(place, day, settings, clock(), blocked=blocked, known=listeners.landings(day), reuse=reuse)
         landed = land(place, planned, settings, details=details, clock=clock, progress=writer.progress)

@@ -96,7 +96,13 @@ def outcome_of(manifest: Manifest, *, fetched: bool = True) -> NightOutcome:
 def failed_night(error: Exception, at: datetime, day: date | None) -> NightOutcome:
     """The outcome of a night that ended with an error."""
     kind = NightKind.HELD if isinstance(error, HeldError) else NightKind.FAILED
-    return NightOutcome(kind=kind, at=at, day=day, message=_message(error), refused=isinstance(error, KeyRefusedError))
+    return NightOutcome(
+        kind=kind,
+        at=at,
+        day=day,
+        message=_message(error).removeprefix("Held: "),
+        refused=isinstance(error, KeyRefusedError),
+    )
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
