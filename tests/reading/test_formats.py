@@ -171,7 +171,7 @@ def test_an_excel_file_names_its_day_and_has_a_sheet_a_value(fortnight: School, 
     write(fortnight, "roster", Format.XLSX, out)
     assert openpyxl.load_workbook(io.BytesIO(out.read_bytes())).sheetnames == ["roster"]
     with pytest.raises(
-        ArgumentError, match="There is no column nothing to make sheets by: choose from class_id, class_title"
+        ArgumentError, match="There is no column nothing to make sheets by: choose from class_title, name"
     ):
         export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="nothing")
 

@@ -20,8 +20,9 @@ from rollbook.util.text import cell, count_of, listed
 if TYPE_CHECKING:
     pass
 
-# Of a column on a terminal, in characters; longer text goes on in the next line.
-WIDEST = 48
+# Of a column of text on a terminal, in characters; what is longer goes on in the next line. A column is only made
+# narrower than WIDEST, down to FOLDED, so that one more fits.
+WIDEST, FOLDED = 48, 24
 
 
 def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "sql") -> None:
@@ -43,18 +44,18 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
     else:
         out.print(table("", answer.columns[:fitting], [row[:fitting] for row in answer.rows], widest=WIDEST))
         if left := answer.columns[fitting:]:
-            more = f"{count_of(len(left), 'more column')} would not fit: {safe(listed(left, 8))}"
+            more = f"{count_of(len(left), 'more column')} would not fit: {safe(listed(left, len(left)))}"
             err.print(f"{more}. Widen the window, or name the columns to see.")
     if answer.more:
         err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
 
 
 def _fitting(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-    """How many columns, from the first on, the terminal shows whole; a long text is folded at WIDEST."""
+    """How many columns, from the first on, the terminal shows whole; a long text is folded."""
     left = out.width
     for number, heading in enumerate(columns):
         widest = max(cell_len(safe(text)) for text in (heading, *(cell(row[number]) for row in rows)))
-        left -= min(widest, WIDEST) + 3  # a space on both sides, and a line
+        left -= min(widest, FOLDED) + 3  # a space on both sides, and a line
         if left < -1 and number:  # the last column has no line behind it
             return number
     return len(columns)

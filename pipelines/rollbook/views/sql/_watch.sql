@@ -165,13 +165,13 @@ titles AS (
     GROUP BY e.student_id
 )
 SELECT
-    w.student_id,
     w.name,
-    w.email,
-    w.reference_id,
-    t.class_titles,
     w.severity,
     w.reason,
+    t.class_titles,
+    w.student_id,
+    w.reference_id,
+    w.email,
     w.reason_count,
     {% for flag in flags %}
     w.{{ flag }},

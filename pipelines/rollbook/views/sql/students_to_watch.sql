@@ -15,13 +15,13 @@
 -- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
 -- points, inactive or not logged in for twice as long, a fall twice as deep. severity is their sum, 1 to 10.
 --
---   student_id               Unique student user id.
 --   name                     Full name.
---   email                    Student email address.
---   reference_id             The institution's own student id.
---   class_titles             The student's active classes, separated by '; '.
 --   severity                 1 to 10, the sum over the reasons: each counts 1 at its threshold, up to 2 at twice that.
 --   reason                   The reasons in words, separated by '; '.
+--   class_titles             The student's active classes, separated by '; '.
+--   student_id               Unique student user id.
+--   reference_id             The institution's own student id.
+--   email                    Student email address.
 --   reason_count             How many of the five reasons apply.
 --   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
 --   is_low_score             average_score is under score_below.
