@@ -41,16 +41,22 @@ def test_two_settings_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert s.file_mode == 0o600
 
 
-def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_without_a_fetch_need_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in GOOD:
         monkeypatch.delenv(name, raising=False)
     assert load(fetches=False).walks == 3
     with pytest.raises(SettingError) as refused:
         load()
-    assert [line.partition(":")[0] for line in refused.value.message.split("; ")] == [
-        "ROLLBOOK_BASE_URL is not set",
-        "ROLLBOOK_API_KEY is not set",
-    ]
+    asked = "run `rollbook init`, which asks for both"
+    assert refused.value.message == f"ROLLBOOK_BASE_URL and ROLLBOOK_API_KEY are not set: {asked}"
+    monkeypatch.setattr(settings, "ROOT", tmp_path)
+    (tmp_path / ".env").write_text("ROLLBOOK_WALKS=4\n")  # `init` would leave the file alone
+    with pytest.raises(SettingError) as refused:
+        load()
+    assert refused.value.message == (
+        "ROLLBOOK_BASE_URL is not set: put it into .env at the root, or into the environment; ROLLBOOK_API_KEY is not"
+        " set: put the key into a file, and the file's path into ROLLBOOK_API_KEY_FILE, in .env or in the environment"
+    )
 
 
 def test_the_documents_are_made_from_the_fields() -> None:
@@ -289,7 +295,7 @@ def test_a_misspelt_setting_is_named_with_the_nearest_one(monkeypatch: pytest.Mo
     for name in ("ROLLBOOK_HOLD_REMOVE_PERCENT", "ROLLBOOK_COLOUR", "ROLLBOOK_DEBUG"):
         monkeypatch.setenv(name, "1")
     names = [
-        "ROLLBOOK_COLOUR is not a setting: remove it, or see .env.example",
+        "ROLLBOOK_COLOUR is not a setting: remove it",
         "ROLLBOOK_HOLD_REMOVE_PERCENT is not a setting: did you mean ROLLBOOK_HOLD_REMOVED_PERCENT?",
         "ROLLBOOK_KEEPDAYS is not a setting: did you mean ROLLBOOK_KEEP_DAYS?",
     ]

@@ -498,8 +498,8 @@ class Settings(SourceSettings, WarehouseSettings, HoldSettings, UiSettings):
     def check_source(self) -> None:
         """Raise SettingError unless the records service's address and the key are set."""
         given = {"base_url": self.base_url, "api_key": self.api_key.get_secret_value()}
-        if missing := [_not_set(name, self.institution) for name, value in given.items() if not value]:
-            raise SettingError("; ".join((*missing, *misspelt())))
+        if missing := [name for name, value in given.items() if not value]:
+            raise SettingError("; ".join((*_not_set(missing, self.institution), *misspelt())))
 
     def check_words(self, words: str) -> None:
         """Raise ArgumentError if a person's words, which are kept and shown, hold a secret, or one of several in it."""
@@ -654,7 +654,7 @@ def misspelt() -> list[str]:
     for variable in sorted(v for v in given if v.upper().startswith(PREFIX)):
         if (name := variable.upper().removeprefix(PREFIX)) not in names:
             near = get_close_matches(name, names, n=1)
-            says = f"did you mean {PREFIX}{near[0]}?" if near else "remove it, or see .env.example"
+            says = f"did you mean {PREFIX}{near[0]}?" if near else "remove it"
             warnings.append(f"{variable} is not a setting: {says}")
     return warnings
 
@@ -851,10 +851,17 @@ def _message(error: ErrorDetails, names: Mapping[str, str]) -> str:
     return f"{name} {reason[0].lower()}{reason[1:]}"
 
 
-def _not_set(field: str, institution: str) -> str:
-    if institution:
-        return f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
-    name = PREFIX + field.upper()
-    if field in secret_fields():
-        return f"{name} is not set: put it into a file, and the file's path into {name}_FILE in .env (see .env.example)"
-    return f"{name} is not set: put it into the environment or into .env at the root (see .env.example)"
+def _not_set(fields: list[str], institution: str) -> Iterator[str]:
+    if fields == [*_TOGETHER] and not institution and not (ROOT / DOTENV).exists():
+        names = " and ".join(PREFIX + field.upper() for field in fields)
+        yield f"{names} are not set: run `rollbook init`, which asks for both"
+        return
+    for field in fields:
+        name = PREFIX + field.upper()
+        if institution:
+            yield f"{field} is not set for {institution}: put it into {institutions.FILE}, under [{institution}]"
+        elif field in secret_fields():
+            says = f"put the key into a file, and the file's path into {name}_FILE, in .env or in the environment"
+            yield f"{name} is not set: {says}"
+        else:
+            yield f"{name} is not set: put it into .env at the root, or into the environment"

@@ -387,8 +387,8 @@ def test_a_setting_that_went_missing_fails_the_run_in_one_line(school_of_60: Hou
         patch.delenv("ROLLBOOK_API_KEY")
         first, _, metadata = graph.failure(job.nightly(school_of_60, 1))
     assert first == (
-        "Failed: ROLLBOOK_API_KEY is not set: put it into a file, and the file's path into ROLLBOOK_API_KEY_FILE in .env"
-        " (see .env.example)"
+        "Failed: ROLLBOOK_API_KEY is not set: put the key into a file, and the file's path into ROLLBOOK_API_KEY_FILE,"
+        " in .env or in the environment"
     )
     assert metadata == {"exit_code": 2}
 

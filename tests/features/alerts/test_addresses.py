@@ -36,6 +36,7 @@ UNUSABLE = (
     "it is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is installed beside rollbook (write a space as"
     " %20, a backslash as %5C)"
 )
+WEBHOOK = "it must begin with jsons:// instead of {}:// for a webhook, or with json:// for one on this machine"
 UNFIT = "it must do without verify= and redirect=: the message is for the service alone"
 UNSAFE = (
     "it must lead to a remote service over an encrypted connection, such as jsons:// and not json:// (to this machine's"
@@ -51,7 +52,8 @@ UNSAFE = (
         ("hidden.example.org/x", NO_LIST),
         ("hidden ://x", NO_LIST),
         ("nothing://hidden.example.org", f"is wrong in address 1 (nothing): {UNUSABLE}"),
-        ("https://hidden.example.org/hook", f"is wrong in address 1 (https): {UNUSABLE}"),
+        ("https://hidden.example.org/hook", f"is wrong in address 1 (https): {WEBHOOK.format('https')}"),
+        ("http://localhost:8080/hidden", f"is wrong in address 1 (http): {WEBHOOK.format('http')}"),
         ("jsons://h.example.org slack://hidden", f"is wrong in address 2 (slack): {UNUSABLE}"),
         ("jsons://h.example.org hidden jsons://h.example.org", f"is wrong in address 1 (jsons): {UNUSABLE}"),
         ("jsons://hidden.example.org:70000", f"is wrong in address 1 (jsons): {UNUSABLE}"),

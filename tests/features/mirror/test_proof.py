@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rollbook.cli import app
-from rollbook.errors import ContractChangedError, HeldError, MirrorError
+from rollbook.errors import ContractChangedError, HeldError, MirrorError, SettingError
 from rollbook.features.mirror import mirror
-from rollbook.features.mirror.mirror import Mirror
+from rollbook.features.mirror.mirror import Bucket, Mirror
 from rollbook.night.discard import discard
 from rollbook.night.past import always
 from tests.support.nights import House, findings_of, line_of, new_house, night
@@ -168,6 +169,16 @@ def test_once_a_week_a_sync_proves_it_within_a_limit(copied_school: House, caplo
         copied_school.rollbook().listener(Mirror).remark() == f"{PROVEN.format(7)}. On 2026-12-09 that failed: {late}"
     )
     assert copied_school.query("SELECT MAX(snapshot_date) FROM spans.days") == [(night(20),)]
+
+
+def test_doctor_names_the_extra_that_a_folder_needs_too(copied_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    findings = [(str(f.level), f.says) for f in findings_of(copied_school.rollbook()) if f.what == "copy"]
+    says = "ROLLBOOK_LAKE needs the extra mirror, for a folder too: pip install 'rollbook[mirror]'"
+    assert findings == [("warning", says)]
+    with pytest.raises(SettingError) as refused:
+        Bucket("file:///mnt/elsewhere")
+    assert refused.value.message == says
 
 
 def test_the_command_proves_it_and_status_and_doctor_say_when(

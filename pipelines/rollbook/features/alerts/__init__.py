@@ -46,7 +46,7 @@ class AlertMessages(Feature):
             yield Finding("alerts", Level.OK, f"go to {names} (nothing was sent now)")
         else:
             says = "nobody is told of a failed or a held night: set ROLLBOOK_NOTIFY, and try"
-            says += " it with `rollbook notify --test`"
+            says += " it with `rollbook notify`"
             yield Finding("alerts", Level.WARNING, says)
 
     def definitions(self, school: School) -> dg.Definitions | None:

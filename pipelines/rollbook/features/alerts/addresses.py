@@ -74,6 +74,10 @@ def _messenger(address: str) -> NotifyBase:
     except Exception:  # noqa: BLE001 - any error may quote the address
         parts, notifier, before = {}, None, 0
     unclear = not address.isprintable() or {" ", "\\"} & {*address}  # parsers disagree on such characters
+    if notifier is None and (scheme := address.partition("://")[0].lower()) in ("http", "https"):
+        raise ValueError(
+            f"must begin with jsons:// instead of {scheme}:// for a webhook, or with json:// for one on this machine"
+        )
     if notifier is None or _WARNINGS.count > before or unclear or not 0 < (notifier.port or 1) < 2**16:
         raise ValueError(
             "is not usable by Apprise here; to see why, give it to `apprise --dry-run -b test`, which is"
@@ -113,8 +117,9 @@ class AlertSettings(Group):
         None,
         "the file with the addresses for alerts about failed, held and late syncs, and sets that stay unproven: as"
         " [Apprise](https://appriseit.com/services/) writes them, with commas between, such as"
-        " `mailtos://user:password@mail.example.org?to=it@school.example`. They hold passwords; `ROLLBOOK_NOTIFY` with"
-        " the addresses themselves works, too. `rollbook notify --test` tries them",
+        " `mailtos://user:password@mail.example.org?to=it@school.example`, or `jsons://host/path` for a webhook (on"
+        " this machine also `json://localhost:8080/path`). They hold passwords; `ROLLBOOK_NOTIFY` with the addresses"
+        " themselves works, too. `rollbook notify` tries them",
         example=".notify",
     )
 

@@ -7,6 +7,7 @@ commands.py   `rollbook mirror`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,13 @@ class MirrorCopy(Feature):
 
     def lines(self, opened: Rollbook) -> Iterator[Finding]:
         """When the copy was last proven."""
-        from rollbook.features.mirror.mirror import Mirror
+        from rollbook.features.mirror.mirror import NEEDS_EXTRA, Mirror
         from rollbook.health.finding import Finding, Level
 
-        if (copy := opened.find(Mirror)) is not None and (says := copy.remark()):
+        copy = opened.find(Mirror)
+        if copy is not None and copy.url and find_spec("obstore") is None:
+            yield Finding("copy", Level.WARNING, NEEDS_EXTRA)
+        elif copy is not None and (says := copy.remark()):
             state = copy.state()
             is_proven = state.proven_at is not None and not (state.unproven or state.failed)
             yield Finding("copy", Level.OK if is_proven else Level.WARNING, says)

@@ -526,6 +526,7 @@ def restore(
 REQUEST_SECONDS = 60
 RETRY_SECONDS = 180
 
+NEEDS_EXTRA = "ROLLBOOK_LAKE needs the extra mirror, for a folder too: pip install 'rollbook[mirror]'"
 _REASONS = {"Unauthenticated": "it does not accept the credentials", "PermissionDenied": "it does not allow that"}
 
 
@@ -543,9 +544,7 @@ class Bucket:
         try:
             import obstore
         except ImportError:
-            raise SettingError(
-                'ROLLBOOK_LAKE needs the extra mirror, which is not installed: pip install "rollbook[mirror]"'
-            ) from None
+            raise SettingError(NEEDS_EXTRA) from None
         self._obstore: Any = obstore
         with self._translated("be opened"):
             if self.url.startswith("file:"):

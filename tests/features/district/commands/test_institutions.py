@@ -43,7 +43,7 @@ SINGLE = (
     "access",
     "codes find 1",
     "mirror status",
-    "notify --test",
+    "notify",
     "explore",
 )
 
