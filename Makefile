@@ -57,6 +57,10 @@ test: $(VENV)/.dev ## Run the everyday tests, three minutes (ARGS="-k walk" for 
 serve: $(VENV)/.runtime ## Open the Dagster UI and run the nightly schedule
 	@$(BIN)/rollbook serve $(ARGS)
 
+.PHONY: notebook
+notebook: $(VENV)/.jupyter ## Open the six questions of warehouse/explore.ipynb in Jupyter
+	@$(BIN)/jupyter lab warehouse/explore.ipynb $(ARGS)
+
 .PHONY: test-nights
 test-nights: $(VENV)/.dev ## Run the other tests that play nights, ten minutes
 	@$(PYTEST) -m "nights and not story and not slow and not weekly" $(ARGS)
@@ -142,6 +146,12 @@ $(VENV)/.created:
 # What `make demo` needs.
 $(VENV)/.runtime: WHAT := --editable '.[excel,mirror]'
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
+	@$(INSTALL)
+	@touch $@
+
+# What `make notebook` needs besides.
+$(VENV)/.jupyter: WHAT := jupyterlab
+$(VENV)/.jupyter: $(VENV)/.runtime
 	@$(INSTALL)
 	@touch $@
 

@@ -44,6 +44,24 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
+def test_it_has_at_most_900_words_outside_code() -> None:
+    assert len(re.sub(r"```.*?```", "", README, flags=re.DOTALL).split()) <= 900
+
+
+def test_it_begins_with_what_runs_it_and_with_the_demo() -> None:
+    first = README.split("\n\n")[1]
+    assert [
+        word for word in ("Dagster", "assets", "schedule", "backfilled from Dagster's UI") if word not in first
+    ] == []
+    assert blocks("sh")[0].startswith("make demo ")
+
+
+@pytest.mark.parametrize("word", ["landing", "landed", "proven", "held"])
+def test_words_of_its_own_are_said_before_they_are_used(word: str) -> None:
+    said = {"landed": "landing"}.get(word, word)
+    assert README.index(f"**{said}**") < README.index(word)
+
+
 @pytest.mark.slow
 def test_every_query_in_it_runs_and_gives_rows(published: Path) -> None:
     queries = [q for block in blocks("sql") for q in block.split(";") if q.strip()]
