@@ -80,7 +80,7 @@ def run_query(
     return QueryResult(columns, rows[:most], most is not None and len(rows) > most, is_plain)
 
 
-def read_arrow(published: Path, query: str, parameters: dict[str, Any]) -> tuple[pa.Table, int | None]:
+def read_arrow(published: Path, query: str, parameters: dict[str, Any] | list[Any]) -> tuple[pa.Table, int | None]:
     """Run a query or a name as `run_query`; return its rows, and the number of different students in them (None if the
     rows may show any student).
 

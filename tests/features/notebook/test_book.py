@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -28,6 +29,7 @@ from tests.support.warehouses.school import DAYS, LAST, School
 pytestmark = pytest.mark.nights
 
 BEFORE = DAYS[-3]
+SEVEN = "SELECT name FROM students WHERE student_id = "
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,13 @@ def test_arrow_and_polars_have_the_same_rows(book: Book, monkeypatch: pytest.Mon
         (lambda b: b.history("roster"), "There is no history of roster: choose from students, "),
         (lambda b: b.history("students", id=7), "id is not part of the key of students: student_id"),
         (lambda b: b.changes("yesterday"), "'yesterday' is not a day: write it as 2026-09-01"),
+        (lambda b: b.query(f"{SEVEN}?", 7), "Give the values of a query as a list for \\?, or as a dict for \\$name"),
+        (lambda b: b.query(f"{SEVEN}?", "7"), "Give the values of a query as a list"),
+        (lambda b: b.query(f"{SEVEN}?", [object()]), "DuckDB refused the query"),
+        (lambda b: b.query(f"{SEVEN}?", [b.table("classes")]), "DuckDB refused the query"),
+        (lambda b: b.query(f"{SEVEN}?", [pd.Series([object()])]), "DuckDB refused the query"),
+        (lambda b: b.query(f"{SEVEN}?", []), "DuckDB refused the query"),
+        (lambda b: b.changes(pd.NaT), "NaT is not a day"),
         (lambda b: b.query("DELETE FROM students"), "Queries are read-only"),
         (lambda b: b.query("FROM read_csv('/etc/passwd')"), "read_csv"),
     ],
@@ -117,6 +126,44 @@ def test_arrow_and_polars_have_the_same_rows(book: Book, monkeypatch: pytest.Mon
 def test_what_cannot_be_answered_says_what_to_ask(book: Book, ask: Callable[[Book], object], says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
         ask(book)
+
+
+@pytest.mark.parametrize(
+    ("sql", "values"),
+    [
+        (f"{SEVEN}?", lambda one: [one]),
+        (f"{SEVEN}$1", lambda one: (one,)),
+        (f"{SEVEN}?", lambda one: pd.Series([one], dtype="Int64")),
+        (f"{SEVEN}$id", lambda one: {"id": np.int64(one)}),
+        (f"{SEVEN}$id", lambda one: {"id": pa.scalar(one)}),
+        (f"{SEVEN[:-2]}IN $ids", lambda one: {"ids": pd.Series([one, None], dtype="Int64")}),
+        (f"{SEVEN[:-2]}IN ?", lambda one: [np.array([one])]),
+        (f"{SEVEN[:-2]}IN ?", lambda one: [pd.Index([one])]),
+        (f"{SEVEN}? AND ? IS NULL", lambda one: [one, pd.NA]),
+    ],
+)
+def test_a_question_takes_values_as_duckdb_pandas_and_numpy_have_them(
+    book: Book, fortnight: School, sql: str, values: Callable[[int], Any]
+) -> None:
+    ((one, name),) = fortnight.rows("SELECT student_id, name FROM students ORDER BY 1 LIMIT 1")
+    assert list(book.query(sql, values(one))["name"]) == [name]
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        pd.Timestamp(BEFORE),
+        np.datetime64(BEFORE),
+        np.datetime64(BEFORE, "ns"),
+        pa.scalar(BEFORE),
+        pd.Series([BEFORE], dtype="datetime64[ns]")[0],
+    ],
+)
+def test_a_day_may_be_pandas_or_numpys(book: Book, day: Any) -> None:
+    asked = "SELECT DISTINCT CAST(snapshot_date AS DATE) AS day FROM changes WHERE snapshot_date = ?"
+    assert list(book.query(asked, [day])["day"]) == [BEFORE]
+    assert book.table("classes", day).equals(book.table("classes", BEFORE))
+    assert book.changes(day).equals(book.changes(BEFORE))
 
 
 def test_an_open_book_shows_the_newest_night_and_notes_who_was_shown(small: School) -> None:

@@ -7,7 +7,7 @@
     book.history("student_summaries", student_id=7)
     book.changes(since="2026-09-01")
     book.student(7)
-    book.query("SELECT * FROM roster WHERE class_id = $id", {"id": 501})
+    book.query("SELECT * FROM roster WHERE class_id = ?", [501])
     book.arrow().table("roster")                # the same as an Arrow table; book.polars() for Polars
 
 Each call opens the published file read-only, reads, and closes it. So a notebook that stays open shows the newest
@@ -16,9 +16,9 @@ night, and locks nobody out. Each call is a line in the access log, without the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,14 +162,25 @@ class Book:
             "FROM student_timeline WHERE student_id = $id ORDER BY snapshot_date, what", {"id": student_id}
         )
 
-    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Any:
-        """The rows of one query that only reads, or of a view or table; `$name` in a query is a parameter."""
+    def query(self, sql: str, parameters: Mapping[str, Any] | Iterable[Any] | None = None) -> Any:
+        """The rows of one query that only reads, or of a view or table.
+
+        `parameters` as DuckDB's own: a list for each `?`, a dict for each `$name`. A value may be pandas' or NumPy's;
+        of a Series or an array, `IN ?` takes all.
+        """
         return self._ask(sql, parameters)
 
-    def _ask(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, sql: str, parameters: Mapping[str, Any] | Iterable[Any] | None = None) -> Any:
         what = access.without_values(query_of(sql))
-        # A frame gives its numbers as NumPy's, which DuckDB takes for no number.
-        values = {name: value.item() if hasattr(value, "item") else value for name, value in (parameters or {}).items()}
+        values: dict[str, Any] | list[Any]
+        if isinstance(parameters, Mapping):
+            values = {name: _plain(value) for name, value in parameters.items()}
+        elif isinstance(parameters, Iterable) and not isinstance(parameters, str | bytes):
+            values = [_plain(value) for value in parameters]
+        elif parameters is None:
+            values = {}
+        else:
+            raise ArgumentError("Give the values of a query as a list for ?, or as a dict for $name")
         try:
             rows, students = read_arrow(self._file, sql, values)
         except ArgumentError:
@@ -193,8 +204,28 @@ class Book:
         return {name if schema == "main" else f"{schema}.{name}" for schema, name in named}
 
 
-def _day(given: date | str) -> date:
+def _day(given: Any) -> date:
+    day = _plain(given)
+    if isinstance(day, date):
+        return day.date() if isinstance(day, datetime) else day
     try:
-        return given if isinstance(given, date) else date.fromisoformat(given)
-    except ValueError:
+        return date.fromisoformat(day)
+    except (TypeError, ValueError):
         raise ArgumentError(f"{given!r} is not a day: write it as 2026-09-01") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of pandas, NumPy or Arrow as Python's own, which DuckDB takes; a list for a Series or an array."""
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(value, list | tuple | np.ndarray | pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(value.item(), int):  # of nanoseconds
+        return value.astype(f"{value.dtype.kind}8[us]").item()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return None if value is pd.NA or value is pd.NaT else value
