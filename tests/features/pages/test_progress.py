@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,9 +16,11 @@ from typer.testing import CliRunner
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.features.pages import progress
+from rollbook.features.pages.paper import Edition
 from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
 from rollbook.landing.records import MAX_ID, MAX_NUMBER
 from rollbook.reading import access
+from rollbook.reading.charts import short_date as short
 from rollbook.util.text import figure
 from tests.support.nights import House, new_house
 from tests.support.records import classes, entry, school_class, student, students, within
@@ -30,10 +33,10 @@ ALL = Chosen()
 BEHIND = {"total_assignments": 20, "completed_assignments": 2, "completion_rate": 10.0, "average_score": 12.0}
 
 
-def made(school: School, into: Path, chosen: Chosen = ALL, since: date | None = None, *, pdf: bool = False) -> Made:
+def made(school: School, into: Path, chosen: Chosen = ALL, since: date | None = None, **options: Any) -> Made:
     scratch = into.parent / f"{into.name}-scratch"
     scratch.mkdir()
-    return progress.make(school.published, into, chosen, since=since, pdf=pdf, scratch=scratch)
+    return progress.make(school.published, into, chosen, since=since, scratch=scratch, **options)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,45 @@ def test_a_students_page_has_the_figures_and_no_other_students_name(folder: Path
         assert f"missing assignments {figure(missing)}" in text
         assert f"{reason}." in text
         assert not [name for name in pupils - {names[student_id]} if f" {name} " in f" {text} "]
+
+
+def test_a_family_s_page_has_no_verdict_and_no_id(fortnight: School, tmp_path: Path) -> None:
+    made(fortnight, tmp_path / "pages", edition=Edition.FAMILY)
+    assert {path.name for path in (tmp_path / "pages").iterdir()} == {"students", progress.INDEX}
+    ((school,),) = fortnight.rows("SELECT school_name FROM institution")
+    rows = fortnight.rows("""
+        SELECT s.student_id, s.name, s.reference_id, w.severity, w.reason
+        FROM students AS s LEFT JOIN students_to_watch AS w USING (student_id)
+    """)
+    assert {severity is None for *_, severity, _ in rows} == {True, False}
+    for student_id, name, reference, _, reason in rows:
+        text = plain(tmp_path / "pages" / "students" / f"{student_id}.html")
+        assert text.startswith(f"{school} {short(DAYS[-1])} {DAYS[-1].year} Progress report {name} completion")
+        said = ("to watch", "To watch", reason, str(student_id), reference)
+        assert not [words for words in said if words and words in text]
+    index = plain(tmp_path / "pages" / progress.INDEX)
+    assert "to watch" not in index
+
+
+def test_no_page_says_that_there_is_nothing_to_watch(folder: Path) -> None:
+    assert not [path.name for path in folder.rglob("*.html") if "Nothing to watch" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize(("edition", "least"), [(Edition.STAFF, 5), (Edition.FAMILY, 10)])
+def test_an_edition_leaves_out_averages_of_smaller_classes(edition: Edition, least: int, tmp_path: Path) -> None:
+    taught = [
+        school_class(501, class_title="Small", student_count=least - 1),
+        school_class(502, class_title="Full", student_count=least),
+    ]
+    lists = [entry(class_id=501, class_title="Small"), entry(class_id=502, class_title="Full")]
+    with new_house() as house:
+        house.night(1, [student(i, classes=lists) for i in range(1, 13)], taught)
+        progress.make(house.published, tmp_path, ALL, edition=edition, scratch=house.warehouse / "build")
+        page = (tmp_path / "students" / "1.html").read_text(encoding="utf-8")
+    shown = dict(re.findall(r'<td dir="auto">(Small|Full)</td>.*?<td class="n">(.*?)</td></tr>', page))
+    assert shown["Small"].endswith("\u2013")
+    assert not shown["Full"].endswith("\u2013")
+    assert f"Averages of classes with fewer than {least} students" in page
 
 
 def test_a_teacher_s_page_has_the_own_classes_alone(folder: Path, fortnight: School) -> None:
@@ -234,6 +276,17 @@ def empty_school(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
         for name, value in house.environment().items():
             monkeypatch.setenv(name, value)
         yield house
+
+
+def test_a_family_s_pages_have_a_folder_of_their_own(empty_school: House) -> None:
+    empty_school.night(1, students(2), classes(1))
+    for options in ([], ["--for", "family"], ["--for", "family", "--teacher", "9"]):
+        ran = CliRunner().invoke(app, ["pages", *options])
+        assert ran.exit_code == 0, ran.output
+    made = empty_school.warehouse / "exports" / "pages"
+    assert {path.name for path in made.iterdir()} == {"all", "family", "family-teacher-9"}
+    assert (made / "all" / "teachers").is_dir()
+    assert {path.name for path in (made / "family-teacher-9").iterdir()} == {"students", "index.html"}
 
 
 @pytest.mark.parametrize("option", ["--student", "--class", "--teacher"])

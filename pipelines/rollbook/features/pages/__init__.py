@@ -1,5 +1,6 @@
 """`rollbook pages`: progress reports, a page for each student, class and teacher.
 
+paper.py      for whom
 progress.py   the pages: their rows, charts and files
 commands.py   the command
 """

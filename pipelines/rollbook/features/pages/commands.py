@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rollbook.features.pages.paper import Edition
 from rollbook.landing.records import MAX_ID
 from rollbook.reading import access as log
 from rollbook.store.published import EXPORTS, PUBLISHED, check_is_there
@@ -49,6 +50,13 @@ def pages(
             parser=parse_day, metavar="DAY", help="The charts' first day; by default the first of the present term."
         ),
     ] = None,
+    edition: Annotated[
+        Edition,
+        typer.Option(
+            "--for",
+            help="For a family: students' pages alone, without who is to watch, ids, averages of classes below ten.",
+        ),
+    ] = Edition.STAFF,
     pdf: Annotated[bool, typer.Option("--pdf", help="Also print all pages into one PDF; needs Chromium.")] = False,
     demo: Demo = False,
 ) -> None:
@@ -59,10 +67,12 @@ def pages(
     """
     from rollbook.features.pages.progress import Chosen
 
-    write_pages(warehouse_path(demo=demo), Chosen(student, class_id, teacher), since=since, pdf=pdf)
+    write_pages(warehouse_path(demo=demo), Chosen(student, class_id, teacher), since=since, edition=edition, pdf=pdf)
 
 
-def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool) -> None:
+def write_pages(
+    warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool, edition: Edition = Edition.STAFF
+) -> None:
     """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
     from rollbook.features.pages import progress
     from rollbook.store.warehouse import BUILD
@@ -71,9 +81,11 @@ def write_pages(warehouse: Path, chosen: Chosen, *, since: date | None, pdf: boo
     check_is_there(published)
     files.sweep_aside(files.folder(folder))
     with files.aside(folder) as scratch:  # on the disk of the folder, so that the pages are moved at once
-        made = progress.make(published, scratch / "pages", chosen, since=since, pdf=pdf, scratch=scratch)
+        made = progress.make(
+            published, scratch / "pages", chosen, since=since, edition=edition, pdf=pdf, scratch=scratch
+        )
         log.note(warehouse, "pages", students=len(made.students), what=chosen.kind)
-        target = folder / (chosen.words or "all")
+        target = folder / edition.folder(chosen.words)
         with files.Lock(files.folder(warehouse / BUILD) / "pages.lock"):
             _replace_pages(target, scratch / "pages")
     kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}

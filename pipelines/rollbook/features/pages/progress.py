@@ -2,7 +2,8 @@
 
 Each page is a file of its own that loads nothing else; `index.html` leads to all. A student's page compares the student
 with averages of classes and names nobody else; a teacher's page has the teacher's own classes only. The averages of
-small classes are left out, since they would say much about single students.
+of small classes are left out, since they would say much about single students. A family's edition has students' pages
+only, without whether a student is to watch and without ids.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from statistics import fmean
 import duckdb
 
 from rollbook.errors import ArgumentError, MachineError
+from rollbook.features.pages.paper import Edition
 from rollbook.reading.charts import (
     SEVERITIES,
     Chart,
@@ -38,7 +40,6 @@ from rollbook.store.database import connect
 from rollbook.store.statements import in_order, statements
 from rollbook.util import files, pages
 from rollbook.util.text import figure
-from rollbook.views.metrics import SMALL_CLASS
 
 INDEX, PRINTED = "index.html", "pages.pdf"
 FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
@@ -117,7 +118,16 @@ class Made:
     teachers: int
 
 
-def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, pdf: bool, scratch: Path) -> Made:
+def make(
+    published: Path,
+    folder: Path,
+    chosen: Chosen,
+    *,
+    scratch: Path,
+    since: date | None = None,
+    edition: Edition = Edition.STAFF,
+    pdf: bool = False,
+) -> Made:
     """Write the pages into an empty folder, and with `pdf` all of them as one PDF.
 
     `since` is the first day of the charts: by default the first of the present term or, without terms, of the last
@@ -135,8 +145,8 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
         since = since or term or day - timedelta(days=DAYS - 1)
         if since > day:
             raise ArgumentError(f"The newest day is {day}: --since must not be later")
-        report = _load(con, since)
-    common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "small_class": SMALL_CLASS}
+        report = _load(con, since, edition)
+    common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "edition": edition}
     short = partial(_short, of=day)
     template = pages.environment("rollbook.features.pages", day=long_date, short=short, figure=figure).get_template
     sheets = [*_sheets(report)]
@@ -152,18 +162,18 @@ def make(published: Path, folder: Path, chosen: Chosen, *, since: date | None, p
     return Made(frozenset(report.students), len(report.classes), len(report.teachers))
 
 
-def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
+def _load(con: duckdb.DuckDBPyConnection, since: date, edition: Edition) -> Row:
     """All that the pages show: students, classes and teachers by id."""
     students = {row.student_id: row for row in all_rows(con, sql("of_students"))}
     place = {student: n for n, student in enumerate(students)}
     classes = {row.class_id: row for row in all_rows(con, sql("of_classes"))}
     of_range = "SELECT snapshot_date AS day FROM spans.days WHERE snapshot_date >= $since ORDER BY 1"
     landed = [row.day for row in all_rows(con, of_range, since=since)]
-    enrolled = _by(all_rows(con, sql("of_enrollments"), since=since), "student_id")
+    enrolled = _by(all_rows(con, sql("of_enrollments"), since=since, least=edition.least), "student_id")
     days = _by(all_rows(con, sql("of_days"), since=since), "student_id")
     for student in students.values():
-        student.title = student.name
-        student.severity = severity_word(student.severity)
+        student.title = student.name if edition is Edition.STAFF else student.own_name
+        student.severity = severity_word(student.severity) if edition is Edition.STAFF else ""
         spans = enrolled.get(student.student_id, [])
         student.spans = [span for span in spans if span.left_on is None]
         student.left = [span for span in spans if span.left_on is not None]
@@ -172,6 +182,8 @@ def _load(con: duckdb.DuckDBPyConnection, since: date) -> Row:
             setattr(student, f"class_{measure}", fmean(averages) if averages else None)
         known = {row.day: row.missing for row in days.get(student.student_id, []) if row.missing is not None}
         student.chart = term_chart("Missing assignments", known, landed, events_of(spans, since), from_zero=True)
+    if edition is Edition.FAMILY:
+        return Row(students=students, classes={}, teachers={})
     of_class = defaultdict(list)
     for class_id, student in con.execute(
         "SELECT class_id, student_id FROM main.roster SEMI JOIN chosen_classes USING (class_id)"

@@ -2,8 +2,8 @@
 SELECT
     e.student_id, e.class_id, e.class_title, e.joined_on, e.is_from_before, e.left_on, e.end_reason,
     c.teacher_name,
-    CASE WHEN NOT v.is_small THEN v.average_completion_rate END AS completion,
-    CASE WHEN NOT v.is_small THEN v.average_score END AS score
+    CASE WHEN LEAST(v.student_count, v.roster_students) >= $least THEN v.average_completion_rate END AS completion,
+    CASE WHEN LEAST(v.student_count, v.roster_students) >= $least THEN v.average_score END AS score
 FROM main.enrollment_spans AS e
 SEMI JOIN chosen_students USING (student_id)
 LEFT JOIN main.classes AS c USING (class_id)
