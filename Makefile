@@ -144,7 +144,7 @@ $(VENV)/.created:
 	@touch $@
 
 # What `make demo` needs.
-$(VENV)/.runtime: WHAT := --editable '.[excel,mirror]'
+$(VENV)/.runtime: WHAT := --editable '.[excel,pdf,mirror]'
 $(VENV)/.runtime: $(NEEDS) | $(VENV)/.created
 	@$(INSTALL)
 	@touch $@

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,11 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pypdf import PdfReader
+from pypdf.generic import Destination
 from typer.testing import CliRunner
 
 from rollbook.cli import app
 from rollbook.errors import ArgumentError
-from rollbook.features.pages import progress
+from rollbook.features.pages import printing, progress
 from rollbook.features.pages.paper import Edition
 from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
 from rollbook.landing.records import MAX_ID, MAX_NUMBER
@@ -215,18 +218,81 @@ def test_what_cannot_be_made_says_why(fortnight: School, tmp_path: Path, monkeyp
         made(fortnight, tmp_path / "b", Chosen(student=1, teacher=2))
     with pytest.raises(ArgumentError, match="--since must not be later"):
         made(fortnight, tmp_path / "c", since=DAYS[-1] + timedelta(days=1))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "chromium").touch(0o700)
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        without.setitem(sys.modules, "pypdf", None)
+        with pytest.raises(ArgumentError, match=r"A PDF of more than 100 reports needs the extra `pdf`"):
+            made(fortnight, tmp_path / "e", pdf=True)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     with pytest.raises(ArgumentError, match="install it"):
         made(fortnight, tmp_path / "d", pdf=True)
 
 
-def test_all_pages_are_printed_into_one_pdf(fortnight: School, tmp_path: Path, chromium: str) -> None:
+@pytest.fixture(scope="module")
+def classes_of_26_to_45(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with new_house() as house:
+        sizes = range(26, 46)
+        listed = [
+            student(
+                n,
+                name=f"Pupil {n:02}",
+                classes=[entry(class_id=500 + s, class_title=f"Of {s}") for s in sizes if s >= n],
+            )
+            for n in range(1, 46)
+        ]
+        house.night(1, listed, [school_class(500 + s, class_title=f"Of {s}", student_count=s) for s in sizes])
+        yield house
+
+
+def test_a_pdf_has_a_title_an_outline_and_no_lonely_rows(
+    classes_of_26_to_45: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: str
+) -> None:
     assert chromium
-    ((class_id,),) = fortnight.rows("SELECT class_id FROM class_comparison WHERE student_count BETWEEN 2 AND 6 LIMIT 1")
-    made(fortnight, tmp_path / "pages", Chosen(class_id=class_id), pdf=True)
-    pdf = tmp_path / "pages" / progress.PRINTED
-    assert pdf.read_bytes().startswith(b"%PDF-")
-    assert stat.S_IMODE(pdf.stat().st_mode) == 0o600
+    monkeypatch.setattr(printing, "PART", 50)
+    shown: list[tuple[str, int, int]] = []
+    house, scratch = classes_of_26_to_45, tmp_path / "scratch"
+    scratch.mkdir()
+    progress.make(house.published, tmp_path, ALL, scratch=scratch, pdf=True, progress=lambda *bar: shown.append(bar))
+    pdf = PdfReader(tmp_path / progress.PRINTED)
+    assert stat.S_IMODE((tmp_path / progress.PRINTED).stat().st_mode) == 0o600
+    assert pdf.metadata is not None
+    assert pdf.metadata.title == "Progress reports, Made-up School, 20 Nov 2026"
+    chapters = [each.title for each in pdf.outline if not isinstance(each, list)]
+    assert chapters == ["Teachers", "Classes", "Students"]
+    reports = [
+        each for below in pdf.outline if isinstance(below, list) for each in below if isinstance(each, Destination)
+    ]
+    named = [f"Of {s}" for s in range(26, 46)], [f"Pupil {n:02}" for n in range(1, 46)]
+    assert [each.title for each in reports] == ["Terry Teacher", *named[0], *named[1]]
+    assert {(round(page.mediabox.width), round(page.mediabox.height)) for page in pdf.pages} == {(595, 842)}
+    begin = {pdf.get_destination_page_number(each) for each in reports}
+    rows = {n: page.extract_text().count("Pupil ") for n, page in enumerate(pdf.pages) if n not in begin}
+    assert 0 < len(rows) < 20
+    assert min(rows.values()) >= 4
+    assert [bar for bar in shown if bar[0] == "reports printed"] == [
+        ("reports printed", 50, 66),
+        ("reports printed", 66, 66),
+    ]
+
+
+def test_one_student_s_pdf_is_on_the_paper_that_is_set(
+    classes_of_26_to_45: House, monkeypatch: pytest.MonkeyPatch, chromium: str
+) -> None:
+    assert chromium
+    for name, value in (classes_of_26_to_45.environment() | {"ROLLBOOK_PAPER": "letter"}).items():
+        monkeypatch.setenv(name, value)
+    ran = CliRunner().invoke(app, ["pages", "--pdf", "--for", "family", "--student", "7"])
+    assert ran.exit_code == 0, ran.output
+    folder = classes_of_26_to_45.warehouse / "exports" / "pages" / "family-student-7"
+    pdf = PdfReader(folder / progress.PRINTED)
+    assert [(round(page.mediabox.width), round(page.mediabox.height)) for page in pdf.pages] == [(612, 792)]
+    assert pdf.metadata is not None
+    assert pdf.metadata.title == "Pupil 07: progress report, Made-up School, 20 Nov 2026"
+    assert [each.title for each in pdf.outline if not isinstance(each, list)] == ["Pupil 07"]
+    monkeypatch.setenv("ROLLBOOK_PAPER", "A3")
+    ran = CliRunner().invoke(app, ["pages", "--pdf"])
+    assert str(ran.exception) == "ROLLBOOK_PAPER must be A4 or Letter"
 
 
 def test_students_pages_hide_a_small_classs_average_and_escape_names() -> None:

@@ -1,7 +1,8 @@
 """`rollbook pages`: progress reports, a page for each student, class and teacher.
 
-paper.py      for whom
+paper.py      for whom, and on what paper
 progress.py   the pages: their rows, charts and files
+printing.py   their PDF
 commands.py   the command
 """
 
@@ -14,6 +15,7 @@ class Pages(Feature):
     """Progress reports to print or to hand out."""
 
     name = "pages"
+    settings = "rollbook.features.pages.paper:PaperSettings"
 
     def commands(self) -> None:
         """`rollbook pages`."""

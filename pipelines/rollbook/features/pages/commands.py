@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rollbook.features.pages.paper import Edition
+from rollbook.features.pages.paper import A4, Edition, PaperSettings
 from rollbook.landing.records import MAX_ID
 from rollbook.reading import access as log
+from rollbook.settings import load
 from rollbook.store.published import EXPORTS, PUBLISHED, check_is_there
 from rollbook.terminal import (
     Demo,
@@ -19,6 +20,7 @@ from rollbook.terminal import (
     app,
     out,
     parse_day,
+    progress,
     safe,
     warehouse_path,
 )
@@ -67,30 +69,41 @@ def pages(
     """
     from rollbook.features.pages.progress import Chosen
 
-    write_pages(warehouse_path(demo=demo), Chosen(student, class_id, teacher), since=since, edition=edition, pdf=pdf)
+    warehouse = warehouse_path(demo=demo)
+    paper = PaperSettings.of(load(fetches=False)).paper if pdf else A4
+    write_pages(warehouse, Chosen(student, class_id, teacher), since=since, edition=edition, pdf=pdf, paper=paper)
 
 
 def write_pages(
-    warehouse: Path, chosen: Chosen, *, since: date | None, pdf: bool, edition: Edition = Edition.STAFF
+    warehouse: Path,
+    chosen: Chosen,
+    *,
+    since: date | None,
+    pdf: bool,
+    edition: Edition = Edition.STAFF,
+    paper: str = A4,
 ) -> None:
     """Write progress reports into the folder of exports, in the place of older ones; noted in the access log."""
-    from rollbook.features.pages import progress
+    from rollbook.features.pages.progress import INDEX, PRINTED, make
     from rollbook.store.warehouse import BUILD
 
     published, folder = warehouse / PUBLISHED, warehouse / EXPORTS / "pages"
     check_is_there(published)
     files.sweep_aside(files.folder(folder))
     with files.aside(folder) as scratch:  # on the disk of the folder, so that the pages are moved at once
-        made = progress.make(
-            published, scratch / "pages", chosen, since=since, edition=edition, pdf=pdf, scratch=scratch
-        )
+        own = scratch / "pages"
+        with progress() as show:
+            made = make(
+                *(published, own, chosen),
+                since=since, edition=edition, pdf=pdf, paper=paper, scratch=scratch, progress=show,
+            )  # fmt: skip
         log.note(warehouse, "pages", students=len(made.students), what=chosen.kind)
         target = folder / edition.folder(chosen.words)
         with files.Lock(files.folder(warehouse / BUILD) / "pages.lock"):
-            _replace_pages(target, scratch / "pages")
+            _replace_pages(target, own)
     kinds = {"teacher": made.teachers, "class": made.classes, "student": len(made.students)}
     out.print(f"Wrote {listed([count_of(count, kind) for kind, count in kinds.items() if count])}.")
-    out.print(f"Open {safe(str(target / (progress.PRINTED if pdf else progress.INDEX)))}", soft_wrap=True)
+    out.print(f"Open {safe(str(target / (PRINTED if pdf else INDEX)))}", soft_wrap=True)
 
 
 def _replace_pages(target: Path, pages: Path) -> None:

@@ -8,9 +8,6 @@ only, without whether a student is to watch and without ids.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +20,9 @@ from statistics import fmean
 
 import duckdb
 
-from rollbook.errors import ArgumentError, MachineError
-from rollbook.features.pages.paper import Edition
+from rollbook.errors import ArgumentError
+from rollbook.features.pages import printing
+from rollbook.features.pages.paper import A4, Edition
 from rollbook.reading.charts import (
     SEVERITIES,
     Chart,
@@ -36,6 +34,7 @@ from rollbook.reading.charts import (
     severity_word,
     short_date,
 )
+from rollbook.source.pagination import Progress
 from rollbook.store.database import connect
 from rollbook.store.statements import in_order, statements
 from rollbook.util import files, pages
@@ -45,8 +44,6 @@ INDEX, PRINTED = "index.html", "pages.pdf"
 FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
 # Without --since and without terms.csv, a page shows so many days.
 DAYS = 92
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
-PRINT_SECONDS = 300
 HEIGHT, TOP, BOTTOM = 162, 26, 138  # of a student's chart, in pixels
 MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
 
@@ -127,13 +124,14 @@ def make(
     since: date | None = None,
     edition: Edition = Edition.STAFF,
     pdf: bool = False,
+    paper: str = A4,
+    progress: Progress = lambda *_: None,
 ) -> Made:
     """Write the pages into an empty folder, and with `pdf` all of them as one PDF.
 
     `since` is the first day of the charts: by default the first of the present term or, without terms, of the last
     quarter. Raises ArgumentError if nobody is chosen, and for a PDF without a browser.
     """
-    browser = _browser() if pdf else None
     with connect(published, scratch=scratch, read_only=True) as con:
         chosen.select(con)
         day, term, school = con.execute("""
@@ -146,19 +144,30 @@ def make(
         if since > day:
             raise ArgumentError(f"The newest day is {day}: --since must not be later")
         report = _load(con, since, edition)
-    common = {"school": school or "", "day": day, "since": since, "folders": FOLDERS, "edition": edition}
+    common = {"school": school or "", "day": day, "since": since, "edition": edition, "paper": paper}
     short = partial(_short, of=day)
     template = pages.environment("rollbook.features.pages", day=long_date, short=short, figure=figure).get_template
     sheets = [*_sheets(report)]
-    for kind, name, sheet in sheets:
+    subject = f"{sheets[0][2].title}: progress report" if sheets[0][0] == chosen.kind else "Progress reports"
+    title = f"{subject}, {school}, {short_date(day)} {day.year}"
+    browser = printing.browser(len(sheets)) if pdf else None
+    for done, (kind, name, sheet) in enumerate(sheets, 1):
         path = files.folder(folder / FOLDERS[kind]) / f"{name}.html"
         files.write(path, template("sheet.html").render(common, title=sheet.title, sheets=[(kind, sheet)]).encode())
-    files.write(folder / INDEX, template("index.html").render(common, title="Progress reports", sheets=sheets).encode())
+        progress("reports", done, len(sheets))
+    files.write(
+        folder / INDEX, template("index.html").render(common, title=title, sheets=sheets, folders=FOLDERS).encode()
+    )
     if browser is not None:
-        whole = scratch / "all.html"
-        both = [(kind, sheet) for kind, _, sheet in sheets]
-        files.write(whole, template("sheet.html").render(common, title="Progress reports", sheets=both).encode())
-        _print(browser, whole, folder / PRINTED, scratch)
+        parts = []
+        for n in range(0, len(sheets), printing.PART):
+            some = [(kind, sheet) for kind, _, sheet in sheets[n : n + printing.PART]]
+            part = scratch / f"{n}.html"
+            files.write(part, template("sheet.html").render(common, title=title, sheets=some).encode())
+            parts.append(part.with_suffix(".pdf"))
+            printing.print_page(browser, part, parts[-1], scratch)
+            progress("reports printed", n + len(some), len(sheets))
+        printing.join(parts, (FOLDERS[kind].capitalize() for kind, *_ in sheets), title, folder / PRINTED)
     return Made(frozenset(report.students), len(report.classes), len(report.teachers))
 
 
@@ -294,32 +303,3 @@ def events_of(spans: Iterable[Row], since: date) -> list[tuple[date, str]]:
         if span.left_on and span.left_on > since:
             of_day[span.left_on].append("left")
     return [(day, " and ".join(sorted({*words}))) for day, words in of_day.items()]
-
-
-def _browser() -> str:
-    """The browser that prints. Raises ArgumentError without one."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        raise ArgumentError(
-            "A PDF is printed by Chromium, which is not on this machine: install it (Debian: apt-get install chromium),"
-            " or leave out --pdf and print the pages from a browser"
-        )
-    return found
-
-
-def _print(browser: str, page: Path, pdf: Path, scratch: Path) -> None:
-    """Print a page of ours. Raises MachineError."""
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
-    command = [
-        *(browser, "--headless", *as_root, "--disable-gpu", "--no-first-run", "--no-pdf-header-footer"),
-        *(f"--user-data-dir={scratch / 'browser'}", f"--print-to-pdf={pdf}", page.as_uri()),
-    ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_SECONDS, check=False)  # noqa: S603 - our own words
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineError(f"{Path(browser).name} could not print the pages ({type(error).__name__})") from None
-    if not pdf.is_file():
-        raise MachineError(
-            f"{Path(browser).name} printed nothing (exit code {done.returncode}): {done.stderr[-300:].strip()}"
-        )
-    files.set_mode(pdf, files.PRIVATE_FILE)
