@@ -37,6 +37,7 @@ KEYS = 4  # legend entries per line, on the narrowest phone
 SPARK_DAYS = 28
 PANEL = 128  # a line of the month, with the heading
 DOT = 7
+LEAST_SPAN = 10  # of a scale, in points of percent
 
 
 # A filled rectangle: x, y, width, height and colour.
@@ -120,11 +121,18 @@ def last_days(days: Sequence[Row]) -> str:
     return f"The last {span} days" + (f", {len(days)} of them with records" if len(days) < span else "")
 
 
+def ends(low: float, high: float) -> tuple[float, float]:
+    """The ends of a scale for values: at least ten apart, so that noise is no fall; within 0 to 100 if these are."""
+    spare = max(LEAST_SPAN - (high - low), 0) / 2
+    low_end, high_end = low - spare, high + spare
+    shift = max(-low_end, 0) if low >= 0 else 0
+    shift += min(100 - high_end, 0) if high <= 100 else 0
+    return round(low_end + shift, 6), round(high_end + shift, 6)
+
+
 def _up(values: list[float], bottom: float, top: float) -> Callable[[float], float]:
-    """A line's vertical scale. It spans at least five points, so that a change of a tenth does not look dramatic."""
-    low, high = min(values), max(values)
-    spare = max(5 - (high - low), 0) / 2
-    return scale(low - spare, high + spare, bottom - 4, top + 4)
+    """A line's vertical scale."""
+    return scale(*ends(min(values), max(values)), bottom - 4, top + 4)
 
 
 def sparkline(steps: Sequence[tuple[int, float]] | None) -> list[tuple[float, float]]:

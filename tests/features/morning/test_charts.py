@@ -64,6 +64,7 @@ def test_a_classs_bar_begins_with_new_students() -> None:
 
 
 def test_a_line_in_a_row_goes_in_steps_up_to_today() -> None:
+    assert sparkline([(28, 99.0), (7, 100.0)]) == [(0, 5.2), (75, 5.2), (75, 4), (100, 4)]
     assert sparkline([(28, 40.0), (7, 60.0)]) == [(0, 16), (75, 16), (75, 4), (100, 4)]
     assert sparkline([(0, 40.0)]) == [(100, 10), (100, 10)]
     assert sparkline(None) == []
@@ -83,6 +84,13 @@ def test_classes_are_compared_from_the_furthest_ahead_to_the_furthest_behind() -
         " Furthest ahead: Robotics 3C: +20.0; Fencing 2A: +10.0."
         f" Furthest behind: Photography 3B: {MINUS}20.0; Gardening 3C: {MINUS}0.5."
     )
+
+
+def test_a_line_of_percent_spans_at_least_ten_points() -> None:
+    chart = drawn(trend=month(60.0, 61.0))
+    (points,) = [points for points, _, width in chart.lines if width == 2]
+    low, high = (y for _, y in points)
+    assert low - high == pytest.approx((128 - 36 - 8) / 10, abs=0.1)
 
 
 def test_a_line_has_labels_at_both_ends_and_skips_missing_days() -> None:

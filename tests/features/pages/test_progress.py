@@ -23,6 +23,7 @@ from rollbook.features.pages.paper import Edition
 from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
 from rollbook.landing.records import MAX_ID, MAX_NUMBER
 from rollbook.reading import access
+from rollbook.reading.charts import Label
 from rollbook.reading.charts import short_date as short
 from rollbook.util.text import figure
 from tests.support.nights import House, new_house
@@ -310,30 +311,77 @@ def test_students_pages_hide_a_small_classs_average_and_escape_names() -> None:
 def test_a_day_on_which_a_student_was_not_there_is_a_gap() -> None:
     landed = [date(2026, 9, 1) + timedelta(days=n) for n in range(6)]
     known = {day: n for n, day in enumerate(landed) if n not in (2, 5)}
-    chart = term_chart(
-        "Missing assignments", known, landed, [(landed[3], "joined"), (landed[4], "left")], from_zero=True
-    )
+    events = [(landed[3], "joined a class"), (landed[4], "left the school")]
+    chart = term_chart("Missing assignments", known, landed, events, from_zero=True)
     assert chart is not None
     lines = [points for points, colour, width in chart.lines if (colour, width) == ("strong", 2)]
     assert [len(points) for points in lines] == [2, 2]
     assert [label.text for label in chart.labels][:5] == ["0", "1", "2", "3", "4"]
-    assert "the most were 4, on 5 Sep. 4 Sep: joined. 5 Sep: left." in chart.alt
+    assert "the most were 4, on 5 Sep. 4 Sep: joined a class. 5 Sep: left the school." in chart.alt
     assert [label.text for label in chart.labels if label.colour == "ink"] == ["4"]
-    shown_events = [label.text for label in chart.labels if label.y == 14]
-    assert shown_events == ["joined", "left"]
+    shown_events = [label.text for label in chart.labels if label.y <= 30]
+    assert shown_events == ["joined a class", "left the school"]
     assert term_chart("Missing assignments", {landed[0]: 1}, landed) is None
     assert term_chart("Missing assignments", {landed[0]: 0, landed[1]: MAX_NUMBER}, landed) is not None
 
 
-def test_a_day_of_joining_or_leaving_a_class_is_an_event() -> None:
+def test_every_event_is_named_in_full_and_no_labels_overlap() -> None:
+    landed = [date(2026, 9, 1) + timedelta(days=n) for n in range(90)]
+    known = {day: float(n % 40) for n, day in enumerate(landed)}
+    events = [(landed[n], words) for n in (1, 40, 41, 42, 89) for words in ("joined 3 classes", "left a class")]
+    chart = term_chart("Missing assignments", known, landed, events, from_zero=True)
+    assert chart is not None
+    labels = [label for label in chart.labels if label.text in ("joined 3 classes", "left a class")]
+    assert len(labels) == len(events)
+    boxes = [(label.y, *sorted((label.x, label.x + extent(label)))) for label in labels]
+    assert not [
+        (one, other)
+        for n, one in enumerate(boxes)
+        for other in boxes[:n]
+        if one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+    ]
+    assert all(left >= 0 and right <= 100 for _, left, right in boxes)
+    drawn = [y for points, colour, _ in chart.lines if colour == "strong" for _, y in points]
+    assert min(drawn) > max(label.y for label in labels)
+
+
+def test_no_value_is_written_over_the_scale() -> None:
+    landed = [date(2026, 9, 1) + timedelta(days=n) for n in range(30)]
+    known = {day: 31.0 - n for n, day in enumerate(landed)}
+    chart = term_chart("Missing assignments", known, landed, from_zero=True)
+    assert chart is not None
+    (peak,) = [label for label in chart.labels if label.text == "31.0"]
+    assert (peak.anchor, peak.x) == ("start", 6)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [((80.0, 81.2), (75, 90)), ((98.5, 100.0), (90, 100)), ((0.0, 1.0), (0, 10)), ((104.0, 106.0), (100, 110))],
+)
+def test_an_axis_of_percent_spans_ten_points(values: tuple[float, float], scale: tuple[int, int]) -> None:
+    landed = [date(2026, 9, 1), date(2026, 9, 2)]
+    chart = term_chart("Score", dict(zip(landed, values, strict=True)), landed)
+    assert chart is not None
+    ticks = [int(label.text) for label in chart.labels if label.x == 5]
+    assert (min(ticks), max(ticks)) == scale
+
+
+def test_a_day_of_joining_or_leaving_is_an_event_in_words() -> None:
     first, moved, after = (date(2026, 9, day) for day in (1, 8, 15))
     spans = [
-        SimpleNamespace(joined_on=first, is_from_before=True, left_on=moved),
-        SimpleNamespace(joined_on=moved, is_from_before=False, left_on=None),
-        SimpleNamespace(joined_on=after, is_from_before=True, left_on=None),
+        SimpleNamespace(joined_on=first, is_from_before=True, left_on=moved, end_reason="left the class"),
+        SimpleNamespace(joined_on=moved, is_from_before=False, left_on=after, end_reason="left the institution"),
+        SimpleNamespace(joined_on=moved, is_from_before=False, left_on=after, end_reason="left the institution"),
+        SimpleNamespace(joined_on=first, is_from_before=True, left_on=after, end_reason="class closed"),
+        SimpleNamespace(joined_on=after, is_from_before=True, left_on=None, end_reason=None),
     ]
-    assert events_of(spans, first) == [(moved, "joined and left")]
-    assert events_of(spans, moved) == []
+    assert events_of(spans, first) == [
+        (moved, "joined 2 classes"),
+        (moved, "left a class"),
+        (after, "a class closed"),
+        (after, "left the school"),
+    ]
+    assert events_of(spans, moved) == [(after, "a class closed"), (after, "left the school")]
 
 
 @pytest.fixture
@@ -376,6 +424,11 @@ def test_new_pages_replace_the_old_and_an_erasure_deletes_them(empty_school: Hou
     assert noted == [("pages", 7, ""), ("pages", 6, ""), ("pages", 6, "class")]
     erase(empty_school, 1)
     assert not list((empty_school.warehouse / "exports").rglob("*.html"))
+
+
+def extent(label: Label) -> float:
+    """How far a label goes from its place, in percent of a phone's width."""
+    return 2.2 * len(label.text) * (-1 if label.anchor == "end" else 1)
 
 
 def plain(path: Path) -> str:

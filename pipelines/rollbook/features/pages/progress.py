@@ -8,12 +8,12 @@ only, without whether a student is to watch and without ids.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from math import ceil
 from pathlib import Path
 from statistics import fmean
@@ -29,6 +29,7 @@ from rollbook.reading.charts import (
     Label,
     Row,
     all_rows,
+    ends,
     long_date,
     scale,
     severity_word,
@@ -44,8 +45,13 @@ INDEX, PRINTED = "index.html", "pages.pdf"
 FOLDERS = {"teacher": "teachers", "class": "classes", "student": "students"}
 # Without --since and without terms.csv, a page shows so many days.
 DAYS = 92
-HEIGHT, TOP, BOTTOM = 162, 26, 138  # of a student's chart, in pixels
+TOP, TALL, BELOW = 26, 112, 24  # of a student's chart, in pixels: what is above the scale, the scale, the days below
+LEFT, RIGHT = 6, 97  # the ends of its line, in percent of the width
+LETTER, LINE = 2.5, 16  # a letter, at most, in percent of a phone's width; a line of events, in pixels
 MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
+
+# What ended a time in a class, by its `end_reason`.
+LEFT_BY = {"left the institution": "left the school", "class closed": "{} closed", "left the class": "left {}"}
 
 sql = statements("rollbook.features.pages")
 
@@ -251,55 +257,81 @@ def term_chart(
         return None
     first, last, newest = landed[0], landed[-1], max(known)
     peak = max(known, key=lambda day: (known[day], day))
-    low, most = (0 if from_zero else min(known.values())), known[peak]
+    low, most = (0.0, known[peak]) if from_zero else ends(min(known.values()), known[peak])
     step = next(each for each in STEPS if most - low <= MAX_TICKS * each)
     lowest = int(low // step)
     ticks = [n * step for n in range(lowest, max(ceil(most / step), lowest + 1) + 1)]
-    across, up = scale(first.toordinal(), last.toordinal(), 6, 97), scale(ticks[0], ticks[-1], BOTTOM, TOP)
+    across = scale(first.toordinal(), last.toordinal(), LEFT, RIGHT)
+    marks = _rows((across(day.toordinal()), day, words) for day, words in sorted(events))
+    top = TOP + LINE * max((row for row, *_ in marks), default=0)
+    bottom = top + TALL
+    up = scale(ticks[0], ticks[-1], bottom, top)
     chart = Chart(
         name,
         f"{name} since {short_date(first)}",
-        f"A line from {figure(known[min(known)])} to {figure(known[newest])}; the most were {figure(most)}, on"
+        f"A line from {figure(known[min(known)])} to {figure(known[newest])}; the most were {figure(known[peak])}, on"
         f" {short_date(peak)}.",
-        HEIGHT,
+        bottom + BELOW,
     )
     for tick in ticks:
-        chart.lines.append((((6, up(tick)), (97, up(tick))), "grid", 1))
-        chart.labels.append(Label(f"{tick}", 5, up(tick) + 4.5, anchor="end"))
+        chart.lines.append((((LEFT, up(tick)), (RIGHT, up(tick))), "grid", 1))
+        chart.labels.append(Label(f"{tick}", LEFT - 1, up(tick) + 4.5, anchor="end"))
     every = max((last - first).days // 5, 1)
     for day in (last - timedelta(days=n) for n in range(0, (last - first).days + 1, every)):
-        chart.labels.append(Label(short_date(day), across(day.toordinal()), HEIGHT - 4, anchor="middle"))
-    room = 0.0
-    for day, words in sorted(events):
-        x = across(day.toordinal())
-        chart.lines.append((((x, BOTTOM), (x, TOP - 6)), "warn", 1))
+        chart.labels.append(Label(short_date(day), across(day.toordinal()), chart.height - 4, anchor="middle"))
+    for row, x, anchor, day, words in marks:
+        over = top - 12 - LINE * row
+        chart.lines.append((((x, bottom), (x, over + 6)), "warn", 1))
+        chart.labels.append(Label(words, x, over, anchor=anchor, dx=-4 if anchor == "end" else 4))
         chart.alt += f" {short_date(day)}: {words}."
-        width = 2.5 * len(words)  # at least, on a phone
-        if x >= room:
-            is_before = x - width >= room
-            chart.labels.append(Label(words, x, 14, anchor="end" if is_before else "start", dx=-4 if is_before else 4))
-            room = x + (1 if is_before else width)
     for is_known, run in groupby(landed, key=known.__contains__):
         points = [(across(day.toordinal()), up(known[day])) for day in run] if is_known else []
         if points:
             chart.lines.append(
                 (tuple(points if len(points) > 1 else points * 2), "strong", 2 if len(points) > 1 else 5)
             )
-    for day in {peak, newest}:
-        x, y = across(day.toordinal()), up(known[day])
+    end, best = ((across(day.toordinal()), up(known[day])) for day in (newest, peak))
+    for day, (x, y) in ((peak, best), (newest, end)):
         chart.lines.append((((x, y), (x, y)), "strong", 7 if day == newest else 5))
-        chart.labels.append(
-            Label(figure(known[day]), x, y - 7 if y > TOP + 8 else y + 17, "ink", "end", -4, bold=day == newest)
-        )
+        text = figure(known[day])
+        # Left of its point, but never over the scale, nor over the newest value.
+        anchor = "start" if x - LETTER * len(text) < LEFT else "end"
+        if day == newest or end[0] - x > LETTER * len(text) or abs(end[1] - y) > LINE:
+            above = y - 7 if y > top + 8 else y + 17
+            dx = 4 if anchor == "start" else -4
+            chart.labels.append(Label(text, x, above, "ink", anchor, dx, bold=day == newest))
+        if peak == newest:
+            break
     return chart
 
 
+def _rows(events: Iterable[tuple[float, date, str]]) -> list[tuple[int, float, str, date, str]]:
+    """Where each event's words go: the line above the scale, the place, and on which side of it. No two overlap."""
+    taken: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    placed = []
+    for x, day, words in events:
+        width = LETTER * len(words)
+        sides = [("end", x - width, x)] if x >= width else [("start", x, x + width)]
+        sides += [("start", x, x + width)] if x + width <= 100 else []
+        row, (anchor, left, right) = next(
+            (row, side)
+            for row in count()
+            for side in sides
+            if all(side[2] <= begin or end <= side[1] for begin, end in taken[row])
+        )
+        taken[row].append((left, right))
+        placed.append((row, x, anchor, day, words))
+    return placed
+
+
 def events_of(spans: Iterable[Row], since: date) -> list[tuple[date, str]]:
-    """When a student joined and left classes, from rows of enrollment_spans: each day once."""
-    of_day: dict[date, list[str]] = defaultdict(list)
+    """When a student joined and left classes or the school, from rows of enrollment_spans, by day."""
+    of_day: Counter[tuple[date, str]] = Counter()
     for span in spans:
         if not span.is_from_before and span.joined_on > since:
-            of_day[span.joined_on].append("joined")
+            of_day[span.joined_on, "joined {}"] += 1
         if span.left_on and span.left_on > since:
-            of_day[span.left_on].append("left")
-    return [(day, " and ".join(sorted({*words}))) for day, words in of_day.items()]
+            of_day[span.left_on, LEFT_BY[span.end_reason]] += 1
+    return sorted(
+        (day, words.format("a class" if times == 1 else f"{times} classes")) for (day, words), times in of_day.items()
+    )
