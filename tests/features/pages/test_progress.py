@@ -20,7 +20,7 @@ from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.features.pages import printing, progress
 from rollbook.features.pages.paper import Edition
-from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
+from rollbook.features.pages.progress import Chosen, Made, events_of, in_words, term_chart
 from rollbook.landing.records import MAX_ID, MAX_NUMBER
 from rollbook.reading import access
 from rollbook.reading.charts import Label
@@ -81,7 +81,7 @@ def test_a_students_page_has_the_figures_and_no_other_students_name(folder: Path
         assert names[student_id] in text
         assert f"{completed} of {total} assignments" in text
         assert f"missing assignments {figure(missing)}" in text
-        assert f"{reason}." in text
+        assert f"{reason.split()[0]} " in text.partition("To watch (")[2]
         assert not [name for name in pupils - {names[student_id]} if f" {name} " in f" {text} "]
 
 
@@ -178,6 +178,37 @@ def test_a_day_of_another_year_has_its_year() -> None:
         progress.make(house.published, folder, ALL, since=None, pdf=False, scratch=house.warehouse / "build")
         assert "last active 19 Nov 2025" in plain(folder / "students" / "1.html")
         assert "last active 19 Nov Classes" in plain(folder / "students" / "2.html")
+
+
+def test_a_day_in_the_future_is_marked() -> None:
+    ahead = dict.fromkeys(("first_login_date", "last_activity_date"), "2027-03-04")
+    with new_house() as house:
+        house.night(1, [student(1, **within("summary", **ahead), **within("activity_tracking", **ahead))], classes(1))
+        folder = house.warehouse / "made"
+        progress.make(house.published, folder, ALL, scratch=house.warehouse / "build")
+        for page in ("students/1.html", "classes/501.html"):
+            assert "4 Mar 2027 (in the future)" in plain(folder / page)
+
+
+def test_reasons_have_the_page_s_form_of_dates_and_decimals(fortnight: School, folder: Path) -> None:
+    reasons = [reason for (reason,) in fortnight.rows("SELECT reason FROM students_to_watch")]
+    assert [reason for reason in reasons if re.search(r"\d{4}-\d\d-\d\d", reason)]
+    assert [reason for reason in reasons if re.search(r"\d\.\d\d", reason)]
+    for path in folder.glob("*/*.html"):
+        text = plain(path)
+        assert not re.findall(r"\d{4}-\d\d-\d\d|\d\.\d\d|\(\d+ %|\(\d+, |from \d+ to", text)
+        assert not re.findall(r"\w+day, ", text)
+
+
+def test_a_reason_in_words_keeps_its_counts() -> None:
+    reason = "completion fell from 80 to 72.73 % in 10 days: 48 of 66 assignments, was 48 of 60; 5 more missing"
+    assert in_words(reason, str) == (
+        "completion fell from 80.0 to 72.7 % in 10 days: 48 of 66 assignments, was 48 of 60; 5 more missing"
+    )
+    reason = "never logged in, registered 2026-10-29; low completion (0 %, under 30); low score (49.96, under 50)"
+    assert in_words(reason, lambda day: f"{day:%d.%m.}") == (
+        "never logged in, registered 29.10.; low completion (0.0 %, under 30); low score (50.0, under 50)"
+    )
 
 
 def test_those_of_the_same_name_are_told_apart() -> None:
