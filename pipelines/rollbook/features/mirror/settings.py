@@ -43,8 +43,8 @@ class MirrorSettings(Group):
         "",
         "an object store's folder that gets a copy of all that the warehouse is rebuilt from (or `file:///mnt/elsewhere`;"
         " either needs the extra `mirror`: `pip install 'rollbook[mirror]'`); the credentials are the store's"
-        " own variables (`AWS_ACCESS_KEY_ID` and so on), in the environment; `AWS_SECRET_ACCESS_KEY_FILE` names the secret's"
-        " file",
+        " own variables (`AWS_ACCESS_KEY_ID` and so on), in the environment; `AWS_SECRET_ACCESS_KEY_FILE` names the"
+        " secret's file",
         example="s3://bucket/rollbook",
     )
     mirror_proof_minutes: Annotated[float, Field(ge=0)] = setting(
