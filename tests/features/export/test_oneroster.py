@@ -38,6 +38,7 @@ SPECIFICATION = {
     " preferredGivenName preferredMiddleName preferredFamilyName primaryOrgSourcedId pronouns",
 }
 REFERENCES = {
+    ("academicSessions", "parentSourcedId"): "academicSessions",
     ("classes", "courseSourcedId"): "courses",
     ("classes", "schoolSourcedId"): "orgs",
     ("classes", "termSourcedIds"): "academicSessions",
@@ -99,7 +100,7 @@ def test_a_school_has_every_required_field_and_meets_every_reference(fortnight: 
     for name, given in ids.items():
         assert len(given) == len(set(given)), name
     for (name, field), of in REFERENCES.items():
-        assert {each for row in files[name] for each in row[field].split(",")} <= set(ids[of]), (name, field)
+        assert {each for row in files[name] for each in row[field].split(",")} <= {"", *ids[of]}, (name, field)
     students_of = {row["userSourcedId"] for row in files["roles"] if row["role"] == "student"}
     assert students_of == {f"student-{i}" for (i,) in fortnight.rows("SELECT student_id FROM students")}
     pairs = {(row["userSourcedId"], row["classSourcedId"]) for row in files["enrollments"] if row["role"] == "student"}
@@ -144,7 +145,7 @@ def test_what_left_is_to_be_deleted_and_what_came_begins(three_nights: House, tm
     assert {(row["status"], row["endDate"]) for row in gone} == {("tobedeleted", str(night(2)))}
 
 
-def test_a_full_name_is_cut_at_its_comma_or_last_blank(tmp_path: Path) -> None:
+def test_a_full_name_is_cut_and_keeps_what_stands_behind_it(tmp_path: Path) -> None:
     names = {
         "Ada Maria King": ("Ada Maria", "King"),
         "van den Berg, Anna": ("Anna", "van den Berg"),
@@ -152,7 +153,12 @@ def test_a_full_name_is_cut_at_its_comma_or_last_blank(tmp_path: Path) -> None:
         "Li, Ma": ("Ma", "Li"),
         "Khan, Md": ("Md", "Khan"),
         "Berg, I.": ("I.", "Berg"),
-        "Anna Berg, Jr.": ("Anna Berg,", "Jr."),
+        "Robert Downey, Jr.": ("Robert", "Downey, Jr."),
+        "Robert Downey Jr": ("Robert", "Downey Jr"),
+        "Downey, Robert III": ("Robert", "Downey III"),
+        "John Smith, M.Ed.": ("John", "Smith, M.Ed."),
+        "Jo Smith Sr., PhD, MBA": ("Jo", "Smith Sr., PhD, MBA"),
+        "Berg, Jr.": ("Berg", "Berg, Jr."),
         "Madonna": ("Madonna", "Madonna"),
         "Anna\u00a0\u00a0Berg": ("Anna", "Berg"),
     }
@@ -175,8 +181,8 @@ def test_an_email_that_siblings_share_is_nobodys_username(tmp_path: Path) -> Non
     named = {key: user["username"] for key, user in users.items() if key.startswith("student-")}
     assert named == {f"student-{n}": f"student-{n}" for n in (1, 2, 3)} | {"student-4": "own@home.example"}
     assert [users[f"student-{n}"]["email"] for n in (1, 2)] == shared[:2]
-    (gone,) = read(tmp_path / "delta")["users"]
-    assert (gone["status"], gone["username"]) == ("tobedeleted", "own@home.example")
+    told = {row["sourcedId"]: (row["status"], row["username"]) for row in read(tmp_path / "delta")["users"]}
+    assert told == {f"student-{n}": (how, "own@home.example") for n, how in ((4, "active"), (5, "tobedeleted"))}
 
 
 def test_an_id_that_was_given_to_another_person_is_another_user(three_nights: House, tmp_path: Path) -> None:
@@ -236,8 +242,9 @@ def test_inactive_classes_and_terms(three_nights: House, tmp_path: Path) -> None
     assert missing(files) == []
     assert [row["sourcedId"] for row in files["classes"]] == ["class-502", "class-503"]
     assert {row["termSourcedIds"] for row in files["classes"]} == {"term-2026-09-01"}
-    sessions = {row["sourcedId"]: (row["type"], row["schoolYear"]) for row in files["academicSessions"]}
-    assert sessions == {"year-2027": ("schoolYear", "2027"), "term-2026-09-01": ("term", "2027")}
+    columns = ("type", "parentSourcedId", "schoolYear")
+    sessions = {row["sourcedId"]: tuple(row[column] for column in columns) for row in files["academicSessions"]}
+    assert sessions == {"year-2027": ("schoolYear", "", "2027"), "term-2026-09-01": ("term", "year-2027", "2027")}
     assert "class-501" not in {row["classSourcedId"] for row in files["enrollments"]}
 
 

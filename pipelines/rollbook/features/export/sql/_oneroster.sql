@@ -24,13 +24,11 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 )
 {%- endmacro -%}
 
-{#- The last version of each record (and value of the column `by`), whether the record is gone, and since when it is as
-    it is. -#}
+{#- The last version of each record (and value of `by`), whether the record is gone, and since when it is as it is. -#}
 {%- macro latest(table, key, gone="FALSE", by="") -%}
 (
     SELECT *, valid_to IS NOT NULL OR {{ gone }} AS gone, COALESCE(valid_to, valid_from) AS modified
     FROM {{ versions(table, key) }}
-    {{ "WHERE " ~ by ~ " IS NOT NULL" if by }}
     QUALIFY ROW_NUMBER() OVER (PARTITION BY {{ key }}{{ ", " ~ by if by }} ORDER BY valid_from DESC) = 1
 )
 {%- endmacro -%}
@@ -53,16 +51,25 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 {%- set closed = "COALESCE(class_status <> 1, FALSE)" -%}
 {%- macro classes() -%}{{ latest("classes", "class_id", closed) }}{%- endmacro -%}
 
-{#- Who teaches which class, or did: a teacher who was replaced is gone from the class. -#}
-{%- macro taught() -%}{{ latest("classes", "class_id", closed, by="teacher_id") }}{%- endmacro -%}
+{#- Who teaches which class, or did, and of which course it is, or was: what was replaced is gone from the class. -#}
+{%- macro taught() -%}
+(SELECT * FROM {{ latest("classes", "class_id", closed, by="teacher_id") }} WHERE teacher_id IS NOT NULL)
+{%- endmacro -%}
+{%- macro courses() -%}{{ latest("classes", "class_id", closed, by="course_id") }}{%- endmacro -%}
+
+{#- A value as the newest class states it that has not gone, or else the newest of all. -#}
+{%- macro newest_of(value) -%}
+{%- set of = "ARG_MAX(" ~ value ~ ", (modified, class_id))" -%}
+COALESCE({{ of }} FILTER (NOT gone), {{ of }})
+{%- endmacro -%}
 
 {#- The teachers of all classes, by the newest class. -#}
 {%- macro teachers() -%}
 (
     SELECT
         teacher_id,
-        COALESCE(ARG_MAX(teacher_name, modified) FILTER (NOT gone), ARG_MAX(teacher_name, modified)) AS name,
-        COALESCE(ARG_MAX(teacher_email, modified) FILTER (NOT gone), ARG_MAX(teacher_email, modified)) AS email,
+        {{ newest_of("teacher_name") }} AS name,
+        {{ newest_of("teacher_email") }} AS email,
         BOOL_AND(gone) AS gone, MAX(modified) AS modified
     FROM {{ taught() }}
     GROUP BY teacher_id
@@ -78,11 +85,12 @@ STRFTIME({{ modified }}, '%Y-%m-%dT00:00:00.000Z') AS "dateLastModified"
 
 {%- macro newest() -%}(SELECT MAX(snapshot_date) FROM spans.days){%- endmacro -%}
 
-{#- The terms of the newest landed day; without any, the school year. -#}
-{%- macro sessions() -%}
+{#- The session of the newest landed day, and the first day of which it is: its term, or else its school year. -#}
+{%- macro session() -%}
 (
-    SELECT COALESCE(STRING_AGG('term-' || first_day, ',' ORDER BY first_day), 'year-' || {{ year(newest()) }})
-    FROM main.terms
-    WHERE {{ newest() }} BETWEEN first_day AND last_day
+    SELECT COALESCE('term-' || t.first_day, 'year-' || {{ year("d.snapshot_date") }}) AS session, d.snapshot_date AS since
+    FROM spans.days AS d LEFT JOIN main.terms AS t ON d.snapshot_date BETWEEN t.first_day AND t.last_day
+    QUALIFY session IS DISTINCT FROM LAG(session) OVER (ORDER BY d.snapshot_date)
+    ORDER BY since DESC LIMIT 1
 )
 {%- endmacro -%}

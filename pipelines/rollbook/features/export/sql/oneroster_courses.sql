@@ -2,9 +2,9 @@
 {% import "_oneroster.sql" as o with context %}
 SELECT
     {{ o.course() }} AS "sourcedId", {{ o.state("BOOL_AND(gone)", "MAX(modified)") }}, '' AS "schoolYearSourcedId",
-    COALESCE(ARG_MAX(course_name, modified), 'Without a course') AS title, '' AS "courseCode", '' AS grades,
+    COALESCE({{ o.newest_of("course_name") }}, 'Without a course') AS title, '' AS "courseCode", '' AS grades,
     {{ o.school() }} AS "orgSourcedId", '' AS subjects, '' AS "subjectCodes"
-FROM {{ o.classes() }}
+FROM {{ o.courses() }}
 GROUP BY course_id
 HAVING {{ o.wanted("BOOL_AND(gone)", "MAX(modified)") }}
 ORDER BY course_id

@@ -23,13 +23,26 @@ enrolled AS (
         AND COALESCE(e.valid_to > s.first_day, TRUE)
     QUALIFY ROW_NUMBER() OVER (PARTITION BY s.id, e.class_id ORDER BY e.valid_from DESC) = 1
 ),
+-- Who is in a class that opens again, or is listed again, is enrolled again.
+openings AS (
+    SELECT class_id, MAX(valid_from) AS opened
+    FROM (
+        SELECT
+            class_id, valid_from, {{ o.closed }} AS is_closed,
+            LAG(valid_to) OVER w IS DISTINCT FROM valid_from OR LAG({{ o.closed }}) OVER w AS is_turn
+        FROM history.classes WINDOW w AS (PARTITION BY class_id ORDER BY valid_from)
+    )
+    WHERE is_turn AND NOT is_closed
+    GROUP BY class_id
+),
 people AS (
     SELECT
         e.class_id, e.id AS person, 'student' AS role, '' AS is_primary,
         CASE WHEN NOT j.is_from_before THEN j.joined_on END AS began, e.gone OR c.gone AS gone,
-        GREATEST(e.modified, CASE WHEN c.gone THEN c.modified END) AS modified
+        GREATEST(e.modified, CASE WHEN c.gone THEN c.modified WHEN NOT e.gone THEN o.opened END) AS modified
     FROM enrolled AS e
     INNER JOIN {{ o.classes() }} AS c ON c.class_id = e.class_id
+    LEFT JOIN openings AS o ON o.class_id = e.class_id
     LEFT JOIN joined AS j ON j.id = e.id AND j.class_id = e.class_id
     UNION ALL
     SELECT class_id, 'teacher-' || teacher_id, 'teacher', 'true', NULL, gone, modified
