@@ -154,6 +154,18 @@ def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: S
     assert sheet["B3"].number_format == "yyyy-mm-dd"
 
 
+def test_a_day_before_1900_is_text_in_excel(fortnight: School, out: Path) -> None:
+    """Excel counts days from 1900 on; a typing error of a year is common enough in dates of registration."""
+    days = "DATE '1899-12-31', DATE '1900-03-01', TIMESTAMP '1899-12-31 10:00:00', DATE '0019-09-01'"
+    write(fortnight, f"SELECT UNNEST([1]), {days}", Format.XLSX, out)
+    assert read(out, Format.XLSX)[1][1:] == [
+        "1899-12-31",
+        datetime(1900, 3, 1),  # noqa: DTZ001 - as openpyxl reads it
+        "1899-12-31 10:00:00",
+        "0019-09-01",
+    ]
+
+
 def test_an_excel_file_names_its_day_and_has_a_sheet_a_value(fortnight: School, out: Path) -> None:
     export(fortnight.published, "roster", Format.XLSX, out, scratch=out.parent, sheet_by="class_title")
     book = openpyxl.load_workbook(io.BytesIO(out.read_bytes()))

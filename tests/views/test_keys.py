@@ -41,3 +41,8 @@ def test_a_view_has_a_key_that_no_two_rows_share(name: str, fortnight: School) -
 def test_no_two_rows_of_a_table_share_its_key(relation: Relation, fortnight: School) -> None:
     rows = check(fortnight, f"{relation.schema}.{relation.name}", relation.key, relation.nullable)
     assert rows or relation.name not in FILLED
+
+
+def test_no_view_has_a_type_that_power_bi_cannot_read() -> None:
+    unread = {column: kind for column, kind in catalog.types().items() if "HUGEINT" in kind or "DECIMAL" in kind}
+    assert unread == {}

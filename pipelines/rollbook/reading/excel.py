@@ -22,6 +22,7 @@ ROWS = 1_048_574  # in a sheet, below the title and the headings
 SHEETS = 255
 TEXT = 32_767  # characters in a cell
 EXACT = 2**53  # Excel's numbers are doubles: a longer integer would lose the last digits
+FIRST_YEAR = 1900  # of Excel's calendar
 BATCH = 10_000
 # The least widths and the formats of columns by their types; a type may go on, as TIMESTAMP WITH TIME ZONE.
 COLUMNS = {
@@ -147,10 +148,13 @@ class _Sheet:
 
 
 def _cell(value: Any) -> Any:
-    """A value as an Excel cell holds it: there is no NaN or infinity, and what is neither number nor date is text."""
+    """A value as an Excel cell holds it: there is no NaN, no infinity and no day before 1900; what is neither number nor
+    date is text.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (float, Decimal)) and not isfinite(value):
         return None
     is_number = isinstance(value, (int, float, Decimal)) and -EXACT <= float(value) <= EXACT
-    return value if value is None or is_number or isinstance(value, date) else str(value)[:TEXT]
+    is_day = isinstance(value, date) and value.year >= FIRST_YEAR
+    return value if value is None or is_number or is_day else str(value)[:TEXT]

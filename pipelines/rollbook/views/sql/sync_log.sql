@@ -24,8 +24,9 @@ WITH nights AS (
 received AS (
     SELECT
         snapshot_date, landing,
-        COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'students'), 0) AS students,
-        COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'classes'), 0) AS classes
+        -- As a sum they would be HUGEINT, which Power BI cannot read.
+        CAST(COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'students'), 0) AS BIGINT) AS students,
+        CAST(COALESCE(SUM(COALESCE(records, received)) FILTER (set_name = 'classes'), 0) AS BIGINT) AS classes
     FROM ops.syncs LEFT JOIN ops.sync_sets USING (snapshot_date, landing)
     GROUP BY snapshot_date, landing
 ),
