@@ -202,7 +202,7 @@ def test_the_rows_behind_a_finding_are_those_that_it_counts(fortnight: School, b
 
 
 def test_a_student_s_changes_are_the_difference_of_two_days(fortnight: School, base: Base) -> None:
-    columns = ["student_id", "score_then", "score_now", "difference", "is_new", "is_gone"]
+    columns = ["student_id", "score_then", "score_now", "difference", "missing_now", "missing", "is_new", "is_gone"]
     then, now = (base.as_of("student_summaries", pd.Timestamp(day)) for day in (DAYS[1], LAST))
     columns_of = ["student_id", "average_score", "total_assignments"]
     both = then[columns_of].merge(
@@ -210,16 +210,20 @@ def test_a_student_s_changes_are_the_difference_of_two_days(fortnight: School, b
     )
     counted_again = both.total_assignments_now < both.total_assignments_then
     both["difference"] = (both.average_score_now - both.average_score_then).round(2).mask(counted_again)
+    missing = [base.as_of("student_activity", pd.Timestamp(day)).set_index("student_id") for day in (DAYS[1], LAST)]
+    missing_then, both["missing_now"] = (both.student_id.map(of.assignment_missing_count) for of in missing)
+    both["missing"] = (both.missing_now - missing_then).mask(counted_again)
     computed = both.assign(
         score_then=both.average_score_then, score_now=both.average_score_now,
         is_new=both._merge == "right_only", is_gone=both._merge == "left_only",
     )  # fmt: skip
     shown = fortnight.frame(f"""
         SELECT student_id, average_score_then AS score_then, average_score_now AS score_now,
-            average_score_difference AS difference, is_new, is_gone
+            average_score_difference AS difference, assignment_missing_count_now AS missing_now,
+            assignment_missing_count_difference AS missing, is_new, is_gone
         FROM student_changes(DATE '{DAYS[1]}', DATE '{LAST}')
     """)
-    assert computed.is_new.any()
+    assert computed.is_new.any() and (computed.missing > 0).any()
     assert plain(shown, columns) == [pytest.approx(row, abs=0.0101) for row in plain(computed, columns)]
 
 

@@ -284,7 +284,7 @@ def test_changes_between_two_days_compare_the_same_work_of_listed_students(hand:
     figures = ("total_assignments", "completed_assignments", "completion_rate", "average_score", "total_time_minutes")
     states: dict[int, tuple[tuple[float | None, ...] | None, tuple[float | None, ...] | None]] = {
         1: ((10, 8, 80.0, 70.0, 100.0), (20, 15, 75.0, 72.0, 150.0)),
-        2: ((10, 8, 80.0, 70.0, 100.0), (2, 1, 50.0, 40.0, 150.0)),
+        2: ((10, 8, 80.0, 70.0, 4500.0), (2, 1, 50.0, 40.0, 36.0)),
         3: ((0, 0, 0.0, None, 5.0), (4, 4, 100.0, 90.0, 9.0)),
         4: (None, (4, 4, 100.0, 90.0, 9.0)),
         5: (None, None),
@@ -295,25 +295,47 @@ def test_changes_between_two_days_compare_the_same_work_of_listed_students(hand:
             if values is not None:
                 row = dict(zip(figures, values, strict=True))
                 hand.put("history.student_summaries", student_id=number, **row, **span)
+    for number, then, now in ((1, 2, 5), (2, 7, 1)):
+        for count, span in ((then, {"valid_from": D[0], "valid_to": D[5]}), (now, {"valid_from": D[5]})):
+            hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
     hand.put("history.students", student_id=6, name="Gone", valid_from=D[0], valid_to=D[5])
     hand.put("history.students", student_id=7, name="New", valid_from=D[5])
     shown = hand.ask(
         f"""
         SELECT
             student_id, name, completion_then, completion_now, completion_difference, average_score_difference,
-            completed_assignments_difference, total_assignments_difference, total_time_minutes_difference, is_new, is_gone
+            completed_assignments_difference, total_assignments_difference, total_time_minutes_difference,
+            assignment_missing_count_then, assignment_missing_count_now, assignment_missing_count_difference, is_new, is_gone
         FROM student_changes(DATE '{D[0]}', DATE '{D[5]}')
         """
     )
     assert shown == [
-        (1, "S1", 80.0, 75.0, -5.0, 2.0, 7, 10, 50.0, False, False),
-        (2, "S2", 80.0, 50.0, None, None, None, -8, 50.0, False, False),
-        (3, "S3", None, 100.0, None, None, 4, 4, 4.0, False, False),
-        (4, "S4", None, 100.0, None, None, None, None, None, False, False),
-        (5, "S5", None, None, None, None, None, None, None, False, False),
-        (6, "Gone", None, None, None, None, None, None, None, False, True),
-        (7, "New", None, None, None, None, None, None, None, True, False),
+        (1, "S1", 80.0, 75.0, -5.0, 2.0, 7, 10, 50.0, 2, 5, 3, False, False),
+        (2, "S2", 80.0, 50.0, None, None, None, -8, None, 7, 1, None, False, False),
+        (3, "S3", None, 100.0, None, None, 4, 4, 4.0, None, None, None, False, False),
+        (4, "S4", None, 100.0, *[None] * 8, False, False),
+        (5, "S5", *[None] * 10, False, False),
+        (6, "Gone", *[None] * 10, False, True),
+        (7, "New", *[None] * 10, True, False),
     ]
+
+
+def test_minutes_that_begin_again_with_a_year_are_unknown(hand: Hand) -> None:
+    hand.land(D[0], D[7])
+    hand.put("history.classes", class_id=7, class_status=1, valid_from=D[0])
+    minutes = {1: (4500.0, 36.0), 2: (100.0, 130.0)}
+    for n, day in ((0, {"valid_from": D[0], "valid_to": D[7]}), (1, {"valid_from": D[7]})):
+        for number, of in minutes.items():
+            hand.put("history.students", student_id=number, **day)
+            hand.put("history.student_summaries", student_id=number, total_time_minutes=of[n], **day)
+        hand.put("history.class_summaries", class_id=7, total_engagement_minutes=minutes[1][n], **day)
+    newest = f"WHERE snapshot_date = DATE '{D[7]}'"
+    assert hand.ask(f"SELECT student_id, minutes_change FROM student_weekly {newest} ORDER BY 1") == [
+        (1, None),
+        (2, 30.0),
+    ]
+    assert hand.ask(f"SELECT minutes_change FROM class_weekly {newest}") == [(None,)]
+    assert hand.ask(f"SELECT same_students, same_minutes_change FROM progress_weekly {newest}") == [(2, 30.0)]
 
 
 def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> None:
@@ -332,15 +354,34 @@ def test_a_class_without_course_or_score_is_compared_by_the_rest(hand: Hand) -> 
     ]
 
 
+def test_a_class_with_few_assignments_is_compared_with_none(hand: Hand) -> None:
+    """Of two assignments one is a half: such a class is in no rank and in nobody's average. Unknown is not few."""
+    for number, (count, completion) in enumerate(((20, 80.0), (None, 60.0), (4, 0.0), (5, 40.0)), start=1):
+        hand.put("main.classes", class_id=number, class_title="c", class_status=1, course_id=5, student_count=9)
+        hand.put("main.class_summaries", class_id=number, average_completion_rate=completion, average_score=completion)
+        hand.put("main.class_assignment_activity", class_id=number, assignment_count=count)
+    query = """
+        SELECT class_id, average_completion_rate, assignment_count, is_compared, completion_vs_course, completion_rank,
+            score_rank_in_course, others_in_course, course_score, classes_in_course
+        FROM class_comparison ORDER BY 1
+    """
+    assert hand.ask(query) == [
+        (1, 80.0, 20, True, 30.0, 1, 1, 2, 50.0, 4),
+        (2, 60.0, None, True, 0.0, 2, 2, 2, 60.0, 4),
+        (3, 0.0, 4, False, None, None, None, 3, 60.0, 4),
+        (4, 40.0, 5, True, -30.0, 3, 3, 2, 70.0, 4),
+    ]
+
+
 def test_a_zero_of_a_class_without_work_or_students_is_no_average(hand: Hand) -> None:
     """In September, half of the classes are empty or have no assignments yet: a service states 0 for them."""
     hand.land(D[0], D[7])
     own: list[tuple[dict[str, Any], dict[str, Any], float, float]] = [
-        ({"student_count": 20}, {"assignment_count": 4, "students_with_submissions": 9}, 80.0, 70.0),
+        ({"student_count": 20}, {"assignment_count": 5, "students_with_submissions": 9}, 80.0, 70.0),
         ({"student_count": 20}, {"assignment_count": 0}, 0.0, 0.0),
         ({"student_count": 20}, {"has_assignments": False}, 0.0, 0.0),
-        ({"student_count": 0}, {"assignment_count": 4}, 0.0, 0.0),
-        ({"student_count": 20}, {"assignment_count": 4, "students_with_submissions": 0}, 0.0, 0.0),
+        ({"student_count": 0}, {"assignment_count": 5}, 0.0, 0.0),
+        ({"student_count": 20}, {"assignment_count": 5, "students_with_submissions": 0}, 0.0, 0.0),
         ({"student_count": 20}, {"assignment_count": 0}, 60.0, 50.0),  # of work that is not counted any more
         ({"student_count": 20}, {}, 0.0, 0.0),
     ]
@@ -357,7 +398,7 @@ def test_a_zero_of_a_class_without_work_or_students_is_no_average(hand: Hand) ->
     columns = "class_id, average_completion_rate, average_score"
     assert hand.ask(f"SELECT {columns} FROM class_comparison ORDER BY 1") == shown
     assert hand.ask("SELECT others_in_course, course_completion_rate FROM class_comparison WHERE class_id = 1") == [
-        (3, 20.0)
+        (2, 0.0)
     ]
     assert hand.ask(f"SELECT {columns} FROM class_daily WHERE snapshot_date = DATE '{D[7]}' ORDER BY 1") == shown
     weekly = f"SELECT {columns}, completion_change, score_change FROM class_weekly WHERE snapshot_date = DATE '{D[7]}'"
@@ -397,6 +438,26 @@ def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand:
     ]
     hand.put("history.student_classes", student_id=1, class_id=7, valid_from=D[11])  # four days after leaving 8
     assert len(hand.ask(query)) == 2
+
+
+def test_a_year_s_rollover_transfers_nobody(hand: Hand) -> None:
+    """A class closes, or most of it goes on to another one; a single pupil who changes in the meantime is told."""
+    hand.land(*D)
+    hand.student(99, "Ada")
+    for number, closes in ((7, False), (8, False), (17, True), (18, False)):
+        until = D[5] if closes else None
+        hand.put("history.classes", class_id=number, course_id=5, class_status=1, valid_from=D[0], valid_to=until)
+        if closes:
+            hand.put("history.classes", class_id=number, course_id=5, class_status=2, valid_from=until)
+    promoted = [(n, 7, 8) for n in range(1, 7)]  # of eight in the class
+    for student, left, joined in (*promoted, (20, 17, 18), (21, 17, 18)):
+        hand.put("history.student_classes", student_id=student, class_id=left, valid_from=D[0], valid_to=D[5])
+        hand.put("history.student_classes", student_id=student, class_id=joined, valid_from=D[5])
+    for student in (30, 31):
+        hand.put("history.student_classes", student_id=student, class_id=7, valid_from=D[0])
+    hand.put("history.student_classes", student_id=99, class_id=7, valid_from=D[0], valid_to=D[3])
+    hand.put("history.student_classes", student_id=99, class_id=8, valid_from=D[3])
+    assert hand.ask("SELECT student_id, left_class_id, joined_class_id FROM transfers") == [(99, 7, 8)]
 
 
 def test_a_transfer_is_judged_by_the_courses_of_its_days(hand: Hand) -> None:

@@ -271,8 +271,9 @@ def macros(version: str = "") -> tuple[Macro, ...]:
         Macro(
             "student_changes",
             ("from_day", "to_day"),
-            "A row per student who was listed on one of two days: completion, score, assignments and minutes then and"
-            " now, and the difference: NULL where one is not known, or where assignments are counted again since.",
+            "A row per student who was listed on one of two days: completion, score, assignments (given, completed and"
+            " missing) and minutes then and now, and the difference: NULL where one is not known, or where assignments"
+            " or minutes are counted again since.",
             sql("student_changes", version=version, **PARTS),
         ),
         Macro(

@@ -187,6 +187,12 @@ def gain(now: float | None, then: float | None) -> float | None:
     return None if now is None or then is None else rounded(now - then)
 
 
+def gain_in_time(now: float | None, then: float | None) -> float | None:
+    """The minutes since, where they have not begun again."""
+    more = gain(now, then)
+    return None if more is None or more < 0 else more
+
+
 def mean(values: Iterable[float | None]) -> float | None:
     """The average of the known values."""
     numbers = [v for v in values if v is not None]
@@ -204,7 +210,7 @@ def _gains(now: Pupil, then: Pupil | None) -> Row:
     }
     if then and current["total_assignments"] < was["total_assignments"]:  # counted again
         gains = dict.fromkeys(gains)
-    return gains | {"minutes_change": gain(current["total_time_minutes"], was.get("total_time_minutes"))}
+    return gains | {"minutes_change": gain_in_time(current["total_time_minutes"], was.get("total_time_minutes"))}
 
 
 def student_weekly(states: States) -> list[Row]:
@@ -258,7 +264,7 @@ def class_weekly(states: States) -> list[Row]:
                 | _columns(week)
                 | {"completion_change": None if again else gain(row[rate], was.get(rate))}
                 | {"score_change": None if again else gain(row["average_score"], was.get("average_score"))}
-                | {"minutes_change": gain(row["total_engagement_minutes"], was.get("total_engagement_minutes"))}
+                | {"minutes_change": gain_in_time(row["total_engagement_minutes"], was.get("total_engagement_minutes"))}
                 | {"same_students": len(same) if week.before else None}
                 | {f"same_{k}_change": mean(g[f"{k}_change"] for g in same) for k in ("completion", "score")}
             )

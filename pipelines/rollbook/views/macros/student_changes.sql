@@ -1,12 +1,14 @@
 -- student_changes(from_day, to_day): each student's figures as of two days, and the difference.
 {% import "_student_state.sql" as state with context %}
-{% set of_same_count = ("completion", "average_score", "completed_assignments") %}
+{#- These are of other work where total_assignments is lower. -#}
+{% set of_assignments = ("completion", "average_score", "completed_assignments", "assignment_missing_count") %}
 {% macro listed(day) -%}
     SELECT
         s.student_id, {{ metric.completion }} AS completion, h.average_score, h.completed_assignments,
-        h.total_assignments, h.total_time_minutes
+        h.total_assignments, h.total_time_minutes, a.assignment_missing_count
     FROM history.students AS s
     LEFT JOIN history.student_summaries AS h ON h.student_id = s.student_id AND {{ m.valid_on("h", day) }}
+    LEFT JOIN history.student_activity AS a ON a.student_id = s.student_id AND {{ m.valid_on("a", day) }}
     WHERE {{ m.valid_on("s", day) }}
 {%- endmacro %}
 CREATE OR REPLACE MACRO main.student_changes(from_day, to_day) AS TABLE
@@ -23,11 +25,15 @@ names AS (
 SELECT
     COALESCE(n.student_id, w.student_id) AS student_id,
     names.name,
-    {% for figure in of_same_count + ("total_assignments", "total_time_minutes") %}
+    {% for figure in of_assignments + ("total_assignments", "total_time_minutes") %}
     {% set difference = m.difference("n." ~ figure ~ " - w." ~ figure) %}
     w.{{ figure }} AS {{ figure }}_then,
     n.{{ figure }} AS {{ figure }}_now,
-    {{ state.of_same_count("n", "w", difference) if figure in of_same_count else difference }}
+    {% if figure == "total_assignments" %}
+    {{ difference }}
+    {% else %}
+    {{ state.of_same_count("n", "w", difference, "total_assignments" if figure in of_assignments else figure) }}
+    {% endif %}
         AS {{ figure }}_difference,
     {% endfor %}
     w.student_id IS NULL AS is_new,

@@ -80,7 +80,7 @@ LEFT JOIN in_none AS n
     ON n.student_id = s.student_id AND n.since <= landed.snapshot_date AND n.until > landed.snapshot_date
 {%- endmacro -%}
 
-{#- A change between two rows; NULL where the service began to count the assignments (`total`) again in between. -#}
+{#- A change between two rows; NULL where the service began to count again in between: `total` is lower then. -#}
 {%- macro of_same_count(now, before, change, total="total_assignments") -%}
 CASE WHEN COALESCE({{ now }}.{{ total }} >= {{ before }}.{{ total }}, TRUE) THEN {{ change }} END
 {%- endmacro -%}

@@ -24,7 +24,7 @@
 --   total_engagement_minutes  Total engagement in minutes.
 --   completion_change         Points of average_completion_rate gained since (lost: negative).
 --   score_change              Points of average_score gained since (lost: negative).
---   minutes_change            Minutes of engagement since.
+--   minutes_change            Minutes of engagement since; NULL where they are fewer, and so began again.
 --   same_students             Students whose records list the class then and now.
 --   same_completion_change    Average gain in completion of same_students, in points, with assignments both times.
 --   same_score_change         Average gain in average score of same_students, in points.
@@ -100,7 +100,9 @@ SELECT
     {% set change = m.difference("c." ~ figure ~ " - b." ~ figure) %}
     {{ state.of_same_count("c", "b", change, "assignment_count") }} AS {{ column }},
     {% endfor %}
-    c.total_engagement_minutes - b.total_engagement_minutes AS minutes_change,
+    {{ state.of_same_count(
+        "c", "b", "c.total_engagement_minutes - b.total_engagement_minutes", "total_engagement_minutes"
+    ) }} AS minutes_change,
     CASE WHEN w.before_date IS NOT NULL THEN COALESCE(m.same_students, 0) END AS same_students,
     m.same_completion_change,
     m.same_score_change

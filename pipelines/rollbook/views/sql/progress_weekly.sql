@@ -16,7 +16,7 @@
 --   same_students             Students listed then and now, with or without a summary.
 --   same_completion_change    Their average gain in completion, in points, of those with assignments then and now.
 --   same_score_change         Their average gain in average score, in points, of those with a score then and now.
---   same_minutes_change       Their average learning time since, in minutes.
+--   same_minutes_change       Their average learning time since, in minutes, without those whose minutes began again.
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS (
     {{ week.landed() }}
@@ -64,7 +64,10 @@ met AS (
         COALESCE(total_assignments >= LAG(total_assignments) OVER w, TRUE) AS is_of_same_count,
         CASE WHEN is_of_same_count THEN completion - LAG(completion) OVER w END AS completion,
         CASE WHEN is_of_same_count THEN average_score - LAG(average_score) OVER w END AS score,
-        total_time_minutes - LAG(total_time_minutes) OVER w AS minutes
+        CASE
+            WHEN total_time_minutes >= LAG(total_time_minutes) OVER w
+            THEN total_time_minutes - LAG(total_time_minutes) OVER w
+        END AS minutes
     FROM shown
     WINDOW w AS (PARTITION BY student_id ORDER BY since)
     QUALIFY LAG(until) OVER w = since

@@ -6,7 +6,7 @@
 --
 -- The contract does not say since when the service counts assignments. Some count by term or year, and begin again: then
 -- total_assignments is lower than before, completion and score are of other work, and all changes but minutes_change are
--- NULL. Learning time is assumed to go on.
+-- NULL. Learning time is assumed to go on; if it is lower than before, it began again, and minutes_change is NULL.
 --
 --   week_begins                  The Monday of the week.
 --   snapshot_date                The last landed day of the week, whose state this is.
@@ -31,7 +31,7 @@
 --   missing_change               Assignments newly missing since then (fewer, as some came late: negative).
 --   completion_change            Points of completion gained since (lost: negative); NULL without assignments then or now.
 --   score_change                 Points of average score gained since (lost: negative).
---   minutes_change               Minutes of learning time since then.
+--   minutes_change               Minutes of learning time since then; NULL where they began again.
 {% import "_student_state.sql" as state with context %}
 {% import "_weeks.sql" as week with context %}
 WITH weeks AS NOT MATERIALIZED (
@@ -55,7 +55,9 @@ SELECT
 ) %}
     {{ state.of_same_count("summary", "earlier", change) }} AS {{ column }},
 {% endfor %}
-    summary.total_time_minutes - earlier.total_time_minutes AS minutes_change
+    {{ state.of_same_count(
+        "summary", "earlier", "summary.total_time_minutes - earlier.total_time_minutes", "total_time_minutes"
+    ) }} AS minutes_change
 FROM {{ state.joined("weeks", ["week_begins"]) }}
 LEFT JOIN (
     SELECT week_begins, student_id FROM {{ state.on_days("before", ["week_begins"], "students") }}

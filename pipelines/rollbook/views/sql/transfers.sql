@@ -1,6 +1,9 @@
 -- transfers: One row per student who left one class and joined another of its course, within three days.
 -- key: student_id, left_class_id, left_on, joined_class_id, joined_on
 --
+-- A year's rollover is none: of a class that closes, or that more than half of its students, and {{ small_class }} or more, leave
+-- on one day, nobody is transferred.
+--
 -- The course is that of the class's record while the student was in it, and on the day of joining; without one, the name
 -- that the student's record gives. A class that gets another course later changes nothing here.
 --
@@ -13,7 +16,18 @@
 --   joined_class_id     The class that the student joined.
 --   joined_class_title  Its name.
 --   joined_on           The landed day that first showed it: up to three days before or after left_on.
-WITH moved AS (
+WITH leavings AS (
+    SELECT DISTINCT class_id, left_on FROM main.enrollment_spans WHERE end_reason = 'left the class'
+),
+single AS (
+    SELECT l.class_id, l.left_on AS snapshot_date
+    FROM leavings AS l INNER JOIN main.enrollment_spans AS s
+        ON s.class_id = l.class_id AND s.joined_on < l.left_on AND COALESCE(s.left_on >= l.left_on, TRUE)
+    GROUP BY l.class_id, l.left_on
+    HAVING COUNT(*) FILTER (s.left_on = l.left_on) < {{ small_class }}
+        OR 2 * COUNT(*) FILTER (s.left_on = l.left_on) <= COUNT(*)
+),
+moved AS (
     SELECT e.*, c.course_id
     FROM (
         -- The last day in the class, or the first one.
@@ -31,7 +45,7 @@ SELECT
     j.class_id AS joined_class_id,
     j.class_title AS joined_class_title,
     j.snapshot_date AS joined_on
-FROM moved AS l
+FROM (FROM moved SEMI JOIN single USING (class_id, snapshot_date)) AS l
 INNER JOIN moved AS j
     ON j.student_id = l.student_id AND j.class_id <> l.class_id
     AND j.snapshot_date BETWEEN l.snapshot_date - 3 AND l.snapshot_date + 3
