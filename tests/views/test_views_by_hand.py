@@ -295,8 +295,8 @@ def test_changes_between_two_days_compare_the_same_work_of_listed_students(hand:
             if values is not None:
                 row = dict(zip(figures, values, strict=True))
                 hand.put("history.student_summaries", student_id=number, **row, **span)
-    for number, then, now in ((1, 2, 5), (2, 7, 1)):
-        for count, span in ((then, {"valid_from": D[0], "valid_to": D[5]}), (now, {"valid_from": D[5]})):
+    for number, before, after in ((1, 2, 5), (2, 7, 1)):
+        for count, span in ((before, {"valid_from": D[0], "valid_to": D[5]}), (after, {"valid_from": D[5]})):
             hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
     hand.put("history.students", student_id=6, name="Gone", valid_from=D[0], valid_to=D[5])
     hand.put("history.students", student_id=7, name="New", valid_from=D[5])
