@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from rollbook.rights.subject import Section
+
+@dataclass(frozen=True)
+class Section:
+    """The rows of a table, view or other source about the student. `name` becomes the names of the files.
+
+    Each of `columns` has a name, a DuckDB type and a meaning.
+    """
+
+    part: str
+    name: str
+    meaning: str
+    columns: list[dict[str, str]]
+    rows: list[tuple[Any, ...]]
 
 
 def _nothing(student: int) -> Sequence[Section]:  # noqa: ARG001 - the signature of `sections`

@@ -36,7 +36,7 @@ from rollbook.landing.records import UNREADABLE, as_id, cut_nesting
 from rollbook.reading import access
 from rollbook.reading.formats import check_target, exported
 from rollbook.reading.query import disarmed
-from rollbook.rights.personal import PersonalData
+from rollbook.rights.personal import PersonalData, Section
 from rollbook.store.database import connect
 from rollbook.store.published import FOLDER, PSEUDONYMOUS, PUBLISHED
 from rollbook.store.statements import statements
@@ -102,20 +102,6 @@ EXPORTS = {
     "at": MOMENT, "account": "VARCHAR", "login": "VARCHAR", "kind": "VARCHAR", "students": "BIGINT",
     "question": "VARCHAR",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Section:
-    """The rows of a table, view or other source about the student. `name` becomes the names of the files.
-
-    Each of `columns` has a name, a DuckDB type and a meaning.
-    """
-
-    part: str
-    name: str
-    meaning: str
-    columns: list[dict[str, str]]
-    rows: list[Row]
 
 
 @dataclass(frozen=True)

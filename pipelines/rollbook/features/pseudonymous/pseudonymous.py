@@ -33,7 +33,8 @@ from rollbook.features.pseudonymous.contents import STUDENT
 from rollbook.landing import formats
 from rollbook.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from rollbook.night.listeners import ErasureUnderWay, Listener
-from rollbook.rights.subject import INTERNAL, Section, section
+from rollbook.rights.personal import Section
+from rollbook.rights.subject import INTERNAL, section
 from rollbook.store import schema
 from rollbook.store.clean import clean
 from rollbook.store.database import connect, each, literal, transaction
