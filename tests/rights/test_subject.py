@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from rollbook.assembly import personal
 from rollbook.errors import ArgumentError, DamagedError, HeldError
 from rollbook.features.pseudonymous.pseudonymous import Codes, begin
 from rollbook.night.discard import discard
@@ -248,10 +249,10 @@ def test_the_students_code_is_in_it_and_nobody_elses(tmp_path: Path) -> None:
     codes = Codes(tmp_path)
     release = begin(datetime(2026, 11, 20, tzinfo=UTC)).covering([1, ME])
     codes.save(release)
-    assert section(gather(tmp_path, ME), "private.code").rows == [(release.codes[ME],)]
+    assert section(gather(tmp_path, ME, personal=personal(tmp_path)), "private.code").rows == [(release.codes[ME],)]
     codes.path.write_bytes(b"{")
     with pytest.raises(DamagedError, match=r"codes\.json.* cannot be read\. Put it back from a backup"):
-        gather(tmp_path, ME)
+        gather(tmp_path, ME, personal=personal(tmp_path))
 
 
 def test_before_a_publish_the_landings_answer_and_damage_is_told(fresh: House) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rollbook.rights.subject import Section, Subject
+from rollbook.rights.personal import Section
+from rollbook.rights.subject import Subject
 from tests.support.records import Record, entry, student
 
 ME = 4711
