@@ -136,7 +136,10 @@ def lock(
     con.execute(f"SET temp_directory = {literal(scratch or '')}")
     if scratch is not None:
         con.execute(f"SET memory_limit = {literal(MEMORY_LIMIT)}")
-    con.execute("SET enable_progress_bar = false")  # a progress bar would be printed into the output of a slow query
+    # A bar would be printed into the output of a slow query. In Jupyter without ipywidgets there is none, and DuckDB
+    # refuses to turn it off.
+    if con.execute("SELECT CURRENT_SETTING('enable_progress_bar')").fetchall() == [(True,)]:
+        con.execute("SET enable_progress_bar = false")
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return statement

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +94,10 @@ def test_tables_says_what_a_row_of_each_is(book: Book) -> None:
     tables = book.tables().set_index(["schema", "name"])
     assert tables.loc[("main", "roster"), "a_row"].startswith("One row per ")
     assert tables["a_row"].notna().all()
+    assert (
+        tables.loc[("main", "terms"), "a_row"]
+        == "One row per term, as terms.csv beside this file had it at the last publish."
+    )
     assert tables.index[0][0] == "main"
 
 
@@ -201,6 +207,19 @@ def test_an_analysts_own_connection_in_the_process_is_left_alone(book: Book, tmp
         assert own.execute(f"FROM read_csv('{out}')").fetchall() == own.execute(count).fetchall()
 
 
+def test_it_answers_in_jupyter_without_ipywidgets(book: Book) -> None:
+    code = f"""
+import sys
+from types import SimpleNamespace
+kernel = SimpleNamespace(config={{"IPKernelApp": {{}}}})
+sys.modules |= {{"IPython": SimpleNamespace(get_ipython=lambda: kernel), "ipywidgets": None}}
+import rollbook
+print(len(rollbook.open({str(book.warehouse)!r}).table("classes")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout == f"{len(book.table('classes'))}\n", done.stderr
+
+
 def test_threads_share_a_book(book: Book) -> None:
     asked = [f"SELECT {n} AS n, COUNT(*) AS students FROM students_to_watch_as_of(DATE '{BEFORE}')" for n in range(12)]
     with ThreadPoolExecutor(2) as threads:
@@ -226,6 +245,17 @@ def test_days_are_taken_as_dates_or_as_text(book: Book) -> None:
     assert book.table("classes", date.fromisoformat("2026-09-25")).equals(book.table("classes", "2026-09-25"))
 
 
+def test_lines_are_drawn_over_days_in_their_order(book: Book) -> None:
+    days = book.query("SELECT snapshot_date, average_score, students FROM progress_daily")
+    html = book.lines(days.iloc[::-1])._repr_html_()
+    assert html == book.lines(days)._repr_html_()
+    assert "Average score</text>" in html
+    assert f">{days['students'].iloc[-1]}</text>" in html
+    assert html.count('stroke="var(--strong)"') == 2 * 3, "a line, and a dot at each end"
+    with pytest.raises(ArgumentError, match="A line needs two days or more, and snapshot_date has 1"):
+        book.lines(days.head(1))
+
+
 def test_the_notebook_answers_six_questions_with_a_chart_each(
     fortnight: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,18 +263,23 @@ def test_the_notebook_answers_six_questions_with_a_chart_each(
     monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(tmp_path))
     cells = json.loads((ROOT / "warehouse" / "explore.ipynb").read_text("utf-8"))["cells"]
     assert [cell.get("outputs", []) for cell in cells if cell.get("outputs")] == [], "its output would hold names"
-    assert len([cell for cell in cells if "".join(cell["source"]).startswith("## ")]) == 6
+    assert len([cell for cell in cells if "".join(cell["source"]).startswith("## ")]) == 6 + 1
     names: dict[str, Any] = {}
-    charts = []
-    for cell in cells:
-        if cell["cell_type"] != "code":
-            continue
-        *before, last = ast.parse("".join(cell["source"])).body
+    tables, sizes, drawings = [], [], []
+    setup, *asked = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    exec(setup, names)  # noqa: S102 - the notebook's own lines
+    for source in asked:
+        *before, last = ast.parse(source).body
         assert isinstance(last, ast.Expr)
         exec(compile(ast.Module(before, []), "explore.ipynb", "exec"), names)  # noqa: S102 - the notebook's own lines
         shown = eval(compile(ast.Expression(last.value), "explore.ipynb", "eval"), names)  # noqa: S307
         if isinstance(shown, Styler):
-            assert not shown.data.empty  # type: ignore[attr-defined]
-            charts.append(shown.to_html())
-    assert len(charts) == 6
-    assert all("linear-gradient" in html for html in charts), "a bar in each"
+            tables.append(shown)
+            sizes.append(len(shown.data))  # type: ignore[attr-defined]
+        else:
+            drawings.append(shown._repr_html_())
+    assert sizes == [20, 20, len(names["changes"]), 20, len(names["book"].tables())]
+    assert len(drawings) == 2
+    assert all("linear-gradient" in table.to_html() for table in tables[:-1]), "a bar in each"
+    sides = re.findall(r" td\.col\d {\s+text-align: (\w+)", tables[0].to_html())
+    assert sides == ["left", "right", "left", "left"], "name, severity, reason, classes"

@@ -1,4 +1,4 @@
-"""`rollbook.open()`: a school's records in a notebook (`book.py`)."""
+"""`rollbook.open()`: a school's records in a notebook (`book.py`), and lines over days (`drawing.py`)."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@
     book.changes(since="2026-09-01")
     book.student(7)
     book.query("SELECT * FROM roster WHERE class_id = ?", [501])
+    book.lines(frame)                           # a line over the days of the first column for each other one
     book.arrow().table("roster")                # the same as an Arrow table; book.polars() for Polars
 
 Each call opens the published file read-only, reads, and closes it. So a notebook that stays open shows the newest
@@ -31,11 +32,14 @@ from rollbook.tables import TABLES
 from rollbook.views import catalog
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
+
+    from rollbook.features.notebook.drawing import Drawing
 
 # What there is to read, with the first sentence of its comment.
 _TABLES = """
-SELECT schema_name AS schema, name, TRIM(REGEXP_EXTRACT(comment, '^[^.]*\\.')) AS a_row, estimated_size AS rows
+SELECT schema_name AS schema, name, REGEXP_EXTRACT(comment, '^(.*?\\.)( |$)', 1) AS a_row, estimated_size AS rows
 FROM (
     SELECT schema_name, table_name AS name, comment, estimated_size FROM duckdb_tables() WHERE NOT internal
     UNION ALL
@@ -169,6 +173,12 @@ class Book:
         of a Series or an array, `IN ?` takes all.
         """
         return self._ask(sql, parameters)
+
+    def lines(self, frame: pd.DataFrame) -> Drawing:
+        """Draw a line for each number of a frame whose first column has the days; Jupyter shows the drawing."""
+        from rollbook.features.notebook.drawing import lines
+
+        return lines(frame)
 
     def _ask(self, sql: str, parameters: Mapping[str, Any] | Iterable[Any] | None = None) -> Any:
         what = access.without_values(query_of(sql))
