@@ -29,12 +29,12 @@ def test_sql_prints_a_table_and_says_that_there_are_more_rows(fortnight: School)
     query = "SELECT class_id, class_title FROM classes ORDER BY class_id"
     done = run_at(fortnight.warehouse, "sql", query, "--rows", "2")
     assert done.returncode == 0, done.stderr
-    assert "There are more than 2 rows" in done.stderr
+    assert "There are more rows: raise --rows" in done.stderr
     lines = [[cell.strip() for cell in re.split("[┃│]", line)] for line in done.stdout.splitlines()]
     titles = fortnight.rows(f"{query} LIMIT 2")
     assert [lines[0], *lines[2:]] == [["class_id", "class_title"], *([str(key), title] for key, title in titles)]
     by_name = run_at(fortnight.warehouse, "sql", "course_overview", "--rows", "3")
-    assert "There are more than 3 rows" in by_name.stderr
+    assert "There are more rows: raise --rows" in by_name.stderr
     done = run_at(fortnight.warehouse, "sql", "FROM course_overview ORDER BY course_name LIMIT 3", "--rows", "3")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", by_name.stdout)
 

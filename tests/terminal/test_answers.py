@@ -39,6 +39,7 @@ def test_columns_are_whole_and_the_others_are_named(ask: Ask, fortnight: School,
     assert max(map(len, lines)) <= width
     left_out = columns[len(headings) :]
     assert said.startswith(f"{len(left_out)} more columns would not fit: {', '.join(left_out)}. Widen")
+    assert "show one row whole with --rows 1" in said
 
 
 def test_one_record_that_is_too_wide_is_shown_on_its_side(ask: Ask, fortnight: School) -> None:

@@ -45,9 +45,9 @@ def show_answer(root: Path, file: Path, query: str, rows: int, *, kind: str = "s
         out.print(table("", answer.columns[:fitting], [row[:fitting] for row in answer.rows], widest=WIDEST))
         if left := answer.columns[fitting:]:
             more = f"{count_of(len(left), 'more column')} would not fit: {safe(listed(left, len(left)))}"
-            err.print(f"{more}. Widen the window, or name the columns to see.")
+            err.print(f"{more}. Widen the window, name the columns to see, or show one row whole with --rows 1.")
     if answer.more:
-        err.print(f"There are more than {rows:,} rows: raise --rows, or write all to a file with `rollbook export`.")
+        err.print("There are more rows: raise --rows, or write all to a file with `rollbook export`.")
 
 
 def _fitting(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
