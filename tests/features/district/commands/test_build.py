@@ -53,7 +53,7 @@ def test_one_file_is_built_and_asked(drifting_district: District, tmp_path: Path
         run(drifting_district, "sql", "DELETE FROM students")
     target = tmp_path / "roster.csv"
     assert "Wrote 10 rows" in run(drifting_district, "export", "roster", "--out", str(target))
-    assert target.read_text("utf-8-sig").splitlines()[0].startswith("institution,class_id")
+    assert target.read_text("utf-8-sig").splitlines()[0].startswith("institution,class_title,name")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     log = next((drifting_district.warehouse / "district" / "private").glob("access-*.jsonl"))
     entries = [json.loads(line) for line in log.read_text().splitlines()]
