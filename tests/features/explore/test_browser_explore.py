@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
-from rollbook.features.explore.book import ROWS
+from rollbook.features.explore.book import PRINTED, ROWS
 from rollbook.features.explore.server import cell
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.tiers import weekly
@@ -190,6 +190,26 @@ def test_any_table_is_filtered_sorted_turned_over_and_downloaded(
         download.value.save_as(tmp_path / "roster.csv")
         lines = (tmp_path / "roster.csv").read_text(encoding="utf-8-sig").splitlines()
         assert len(lines) == fitting + 1
+
+
+def test_what_is_printed_is_the_whole_list(page: Page, explored: Explored, fortnight: School) -> None:
+    ((watched,), (roster,)) = fortnight.rows(
+        "SELECT COUNT(*) FROM students_to_watch UNION ALL SELECT COUNT(*) FROM roster"
+    )
+    assert ROWS < watched <= PRINTED < roster
+    page.goto(explored.address)
+    for path, printed, says in (
+        ("/watch?page=2", watched, f"{watched} in all."),
+        ("/table/roster", ROWS, f"1 to {ROWS} of {roster:,}. The others are in the CSV"),
+    ):
+        page.goto(explored.page(path))
+        rows = page.locator("tbody tr:visible")
+        on_screen = rows.count()
+        assert on_screen == min(ROWS, watched - ROWS if "watch" in path else ROWS)
+        page.emulate_media(media="print")
+        expect(rows).to_have_count(printed)
+        expect(page.locator("main p.quiet:visible").filter(has_text=says)).to_have_count(1)
+        page.emulate_media(media="screen")
 
 
 @pytest.mark.parametrize("scheme", ["light", weekly("dark")])

@@ -281,7 +281,7 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
         ("explore", 0, "school"),
         ("explore", 1, "students"),
         ("explore", 1, "student"),
-        ("explore", min(watched, 25), "watch"),
+        ("explore", watched, "watch"),
         ("explore", 1, query),
         ("explore download", 1, query),
         ("explore", 0, "tables"),

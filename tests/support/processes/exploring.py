@@ -129,9 +129,10 @@ def staying_home(page: Page, explored: Explored) -> Iterator[None]:
 
 
 def rows(table: Locator) -> list[list[str]]:
-    """The rows of a table below the headings, read at one moment."""
+    """The rows that are seen of a table below the headings, read at one moment."""
     rows: list[list[str]] = table.locator("tbody").evaluate(
-        "body => [...body.rows].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
+        "body => [...body.rows].filter(row => row.checkVisibility())"
+        ".map(row => [...row.cells].map(cell => cell.innerText.trim()))"
     )
     return rows
 

@@ -7,9 +7,9 @@ never part of the SQL.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
@@ -44,6 +44,7 @@ sql = statements("rollbook.features.explore")
 Row = SimpleNamespace
 
 ROWS = 25  # on a page
+PRINTED = 1_000  # rows of a list that is printed whole, wherever in it the page is
 MAX_PAGE = 10**12  # DuckDB skips no more rows than an integer of 64 bits can count
 # An id has up to 19 digits (2**63 - 1). Of thousands, Python would read no number.
 IS_ID = "[0-9]{1,19}"
@@ -68,7 +69,9 @@ class Relation:
 
 @dataclass(frozen=True)
 class Listing:
-    """A page of a list, and the query of the whole list. Rows are tuples; `total` counts at most COUNTED rows."""
+    """A page of a list, and the query of the whole list. Rows are tuples; `total` counts at most COUNTED rows; `others`
+    are the rows before and after the page, which are printed with it.
+    """
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -76,6 +79,7 @@ class Listing:
     page: int
     query: str
     values: dict[str, Any]
+    others: Sequence[list[tuple[Any, ...]]] = ([], [])
 
     @property
     def numeric(self) -> set[int]:
@@ -146,13 +150,19 @@ class Book:
         chosen = ordering(column, "DESC" if "desc" in params else "ASC") if sort else ""
         order = ", ".join(filter(None, (chosen, order)))
         ordered = f" ORDER BY {order}" if order else ""
-        paged = f"SELECT *, {total} AS total FROM ({query}){ordered} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}"
+        first, whole = (page - 1) * ROWS, f"{query}{ordered}"
+        paged = f"SELECT *, {total} AS total FROM ({query}){ordered} LIMIT {ROWS} OFFSET {first}"
         try:
             columns, results = self.read(paged, **values)
         except duckdb.BinderException:
             raise ArgumentError(f"This list cannot be sorted by {sort}: choose one of its columns") from None
-        rows = [row[:-1] for row in results]
-        return Listing(columns[:-1], rows, results[0][-1] if results else 0, page, f"{query}{ordered}", values)
+        rows, total_rows = [row[:-1] for row in results], results[0][-1] if results else 0
+        listing = Listing(columns[:-1], rows, total_rows, page, whole, values)
+        if len(rows) < total_rows <= PRINTED:
+            every = self.read(whole, **values)[1]
+            parts = every[:first], every[first : first + ROWS], every[first + ROWS :]
+            return replace(listing, rows=parts[1], others=(parts[0], parts[2]))
+        return listing
 
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:
         """The result of `make`, computed once for each night (and `of`): the slowest queries, without names or texts.

@@ -107,12 +107,14 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         **{name: number(params, name) for name in of},
     )
     if not is_download:
-        ids = [row[0] for row in listing.rows]
+        parts = (listing.rows, *listing.others)
+        ids = [row[0] for part in parts for row in part]
         facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
         lately = book.read(morning.sql("lately", students="SELECT UNNEST($ids)"), ids=ids, day=day)[1]
         drawn = dict(lately)
-        rows = [(*row, *facts.get(row[0], (None, None)), drawn.get(row[0])) for row in listing.rows]
-        listing = replace(listing, columns=(*listing.columns, "since", "classes", "last 28 days"), rows=rows)
+        rows, *others = ([(*r, *facts.get(r[0], (None, None)), drawn.get(r[0])) for r in part] for part in parts)
+        columns = (*listing.columns, "since", "classes", "last 28 days")
+        listing = replace(listing, columns=columns, rows=rows, others=others)
     return {
         "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
         **narrowed,
@@ -159,10 +161,11 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
     book.watching(book.days[0])
     query = sql("search", found_students=sql("students"), found_classes=sql("classes", metric=metrics.SQL))
     listing = book.listing(params, query, f"place, {in_order('found')}, address", text=text, teacher=None, course=None)
-    kinds = [row[2] for row in listing.rows]
+    kinds = [row[2] for part in (listing.rows, *listing.others) for row in part]
     book.students = kinds.count("student")
-    listing = replace(listing, columns=listing.columns[:-1], rows=[row[:-1] for row in listing.rows])
-    return {"title": "Search", "listing": listing if text else replace(listing, rows=[])}
+    rows, *others = ([row[:-1] for row in part] for part in (listing.rows, *listing.others))
+    listing = replace(listing, columns=listing.columns[:-1], rows=rows, others=others)
+    return {"title": "Search", "listing": listing if text else replace(listing, rows=[], others=[])}
 
 
 def students(book: Book, params: QueryParams) -> dict[str, Any]:
