@@ -16,6 +16,7 @@ from starlette.datastructures import QueryParams
 from rollbook.errors import ArgumentError, NothingLandedError
 from rollbook.features.explore import pages
 from rollbook.features.explore.book import ROWS, Book, Listing
+from rollbook.features.explore.server import hours, known_by
 from rollbook.features.morning.morning import REASONS
 from rollbook.reading.charts import short_date
 from rollbook.reading.formats import Format
@@ -113,6 +114,22 @@ def test_a_class_has_its_own_completion_and_that_of_its_students(fortnight: Scho
     assert [row[-1] for row in rows] == [reasons.get(row[0]) for row in rows]
     (counted,) = (row for row in listed(fortnight, pages.classes, f"text={key}") if row[0] == key)
     assert (counted[7], counted[8], counted[10]) == (own, against, watched)
+
+
+def test_learning_time_is_in_hours_and_a_future_day_is_marked(small: School) -> None:
+    assert [hours(2806.76), hours(0.0), hours(None)] == [
+        "46.8\N{NO-BREAK SPACE}hours",
+        "0.0\N{NO-BREAK SPACE}hours",
+        "\N{EN DASH}",
+    ]
+    assert [known_by(LAST, LAST), known_by(LAST + timedelta(days=1), LAST)] == [
+        str(LAST),
+        f"{LAST + timedelta(days=1)} (in the future)",
+    ]
+    assert known_by(None, LAST) == "\N{EN DASH}"
+    compared = shown(small, pages.compare)["measures"][1]
+    ((minutes,),) = small.rows("SELECT total_time_minutes FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1")
+    assert compared.learning_hours == pytest.approx(minutes / 60, abs=0.05)
 
 
 def test_a_class_without_assignments_has_nothing_to_average(fortnight: School) -> None:

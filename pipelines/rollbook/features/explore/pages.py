@@ -284,7 +284,7 @@ def compare(book: Book, params: QueryParams) -> dict[str, Any]:
             """
             SELECT
                 snapshot_date AS day, students, average_completion_rate, average_score, active_percent,
-                low_completion_students, never_logged_in_students, total_time_minutes
+                low_completion_students, never_logged_in_students, ROUND(total_time_minutes / 60, 1) AS learning_hours
             FROM main.progress_daily WHERE snapshot_date IN (CAST($day AS DATE), CAST($before AS DATE)) ORDER BY day
             """,
             **values,

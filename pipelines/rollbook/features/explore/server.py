@@ -37,7 +37,7 @@ from rollbook.util import pages as shared
 from rollbook.util.address import Kept
 from rollbook.util.request_guard import LIMITS, PRIVATE, Guard
 from rollbook.util.text import cell as text_of
-from rollbook.util.text import printable
+from rollbook.util.text import figure, printable
 
 STOP_WITHIN = 3  # seconds, for open pages
 MAX_SENT = 1_000  # bytes of a form
@@ -196,7 +196,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 @cache
 def _environment() -> Environment:
     templates = shared.environment("rollbook.features.explore", cell=cell, day=charts.long_date, sentence=sentence)
-    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline)
+    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline, hours=hours, known_by=known_by)
     templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)
@@ -210,6 +210,16 @@ def cell(value: object) -> str:
     if is_figure(value):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix("0")
     return printable(text_of(value))
+
+
+def hours(minutes: float | None) -> str:
+    """Minutes as hours: `46.8 hours`."""
+    return figure(None if minutes is None else minutes / 60, "\N{NO-BREAK SPACE}hours")
+
+
+def known_by(day: date | None, newest: date) -> str:
+    """A day of something that has happened by the newest day, or else cannot be right."""
+    return f"{cell(day)} (in the future)" if day and day > newest else cell(day)
 
 
 def sentence(changes: Sequence[str]) -> str:
