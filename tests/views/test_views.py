@@ -142,6 +142,24 @@ def teacher_overview(base: Base) -> pd.DataFrame:
     return frame.reset_index()
 
 
+def possible_duplicates(base: Base) -> pd.DataFrame:
+    """Groups in the order of their lowest id."""
+    students = base("students").sort_values("student_id")
+    name, began = students.name.str.lower(), students.registration_date.astype(str)
+    marks = {
+        "reference id": students.reference_id.str.lower(),
+        "name and registration": (name + began).where(students.registration_date.notna()),
+        "email": students.email.str.lower(),
+    }
+    found = []
+    for shares, mark in marks.items():
+        marked = students.assign(shares=shares, mark=mark)
+        marked["students"] = marked.groupby("mark").student_id.transform("size")
+        found.append(marked[marked.students > 1])
+        found[-1]["group_number"] = pd.factorize(found[-1]["mark"])[0] + 1
+    return pd.concat(found)
+
+
 def data_quality_rows(base: Base) -> pd.DataFrame:
     """Those of the newest day, from the tables themselves."""
     classes, listed = base("classes"), base("student_classes")
@@ -170,7 +188,11 @@ def _grouped(base: Base, key: str, named: list[str]) -> pd.DataFrame:
 
 
 COMPUTED: dict[str, Callable[[Base], pd.DataFrame]] = {
-    f.__name__: f for f in (student_progress, progress_daily, class_daily, course_overview, teacher_overview, calendar)
+    f.__name__: f
+    for f in (
+        *(student_progress, progress_daily, class_daily, course_overview, teacher_overview, calendar),
+        possible_duplicates,
+    )
 }
 
 
@@ -223,7 +245,8 @@ def test_a_student_s_changes_are_the_difference_of_two_days(fortnight: School, b
             assignment_missing_count_difference AS missing, is_new, is_gone
         FROM student_changes(DATE '{DAYS[1]}', DATE '{LAST}')
     """)
-    assert computed.is_new.any() and (computed.missing > 0).any()
+    assert computed.is_new.any()
+    assert (computed.missing > 0).any()
     assert plain(shown, columns) == [pytest.approx(row, abs=0.0101) for row in plain(computed, columns)]
 
 

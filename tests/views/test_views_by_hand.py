@@ -440,6 +440,27 @@ def test_who_left_a_class_and_joined_another_of_the_course_was_transferred(hand:
     assert len(hand.ask(query)) == 2
 
 
+def test_who_shares_a_reference_a_name_or_an_email_may_be_one(hand: Hand) -> None:
+    people: tuple[tuple[str | None, str | None, date | None, str | None], ...] = (
+        ("Ada King", "R-1", D[0], "ada@x.example"),
+        ("ADA KING", "r-1", D[0], None),
+        ("Ada King", None, D[1], "parent@x.example"),
+        ("Bob Ray", None, None, "Parent@x.example"),
+        ("Bob Ray", "R-2", None, "bob@x.example"),
+        ("Cyd Lee", "R-1", D[3], "bob@x.example"),
+    )
+    for number, (name, reference, day, email) in enumerate(people, start=1):
+        values = {"name": name, "reference_id": reference, "registration_date": day, "email": email}
+        hand.put("main.students", student_id=number, **values)
+    query = "SELECT shares, group_number, students, student_id FROM possible_duplicates ORDER BY ALL"
+    assert hand.ask(query) == [
+        *(("email", 1, 2, number) for number in (3, 4)),
+        *(("email", 2, 2, number) for number in (5, 6)),
+        *(("name and registration", 1, 2, number) for number in (1, 2)),
+        *(("reference id", 1, 3, number) for number in (1, 2, 6)),
+    ]
+
+
 def test_a_year_s_rollover_transfers_nobody(hand: Hand) -> None:
     """A class closes, or most of it goes on to another one; a single pupil who changes in the meantime is told."""
     hand.land(*D)

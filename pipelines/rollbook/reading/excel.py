@@ -148,8 +148,8 @@ class _Sheet:
 
 
 def _cell(value: Any) -> Any:
-    """A value as an Excel cell holds it: there is no NaN, no infinity and no day before 1900; what is neither number nor
-    date is text.
+    """A value as an Excel cell holds it: there is no NaN, infinity or earlier day. What is neither number nor date is
+    text.
     """
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -51,6 +51,7 @@ VIEWS: tuple[str, ...] = (
     "enrollment_spans",
     "transfers",
     "student_identities",
+    "possible_duplicates",
     "student_timeline",
     "course_overview",
     "teacher_overview",
