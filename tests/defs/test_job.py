@@ -9,10 +9,12 @@ from contextlib import ExitStack
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 import dagster as dg
 import duckdb
 import pytest
+import yaml
 from dagster._core.asset_graph_view.asset_graph_view import AssetGraphView
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster.components.testing import create_defs_folder_sandbox
@@ -91,14 +93,29 @@ def test_a_sync_from_any_asset_marks_every_asset_with_counts(school_of_60: House
         "found by search": 0,
         "unclear": 0,
         "refused": 0,
-        "unknown fields": "",
+        "landed at": landing.finished_at.timestamp(),
     }
     assert (landing.requests, landing.bytes_received > 20_000) == (3, True)
     rows = {"dagster/partition_row_count": 60, "dagster/row_count": 60}
     assert about["tables/students"] == {**rows, "landings": "1", "added": 60, "changed": 0, "removed": 0}
     assert about["tables/student_classes"]["dagster/partition_row_count"] == 60
-    assert about["published/rollbook"]["morning page"] == "/report.html"
-    assert about["published/rollbook"]["bytes"] == school_of_60.published.stat().st_size
+    assert about["published/rollbook"] == {
+        "landing": 1,
+        "landings": "1",
+        "landed at": landing.finished_at.timestamp(),
+        "students": 60,
+        "classes": 2,
+        "added": 247,
+        "changed": 0,
+        "removed": 0,
+        "path": str(school_of_60.published),
+        "bytes": school_of_60.published.stat().st_size,
+    }
+    assert not [e.message for e in result.all_events if "did not yield" in (e.message or "")]
+    assert not [e for e in job.instance.all_logs(result.run_id) if "did not yield" in e.user_message]
+    assert graph.removal(job.instance, result) == "Readers have it now. Removed rows: none"
+    tags = {(e.materialization.tags or {})["rollbook/outcome"] for e in result.all_events if e.is_step_materialization}
+    assert tags == {"synced"}
 
 
 def test_a_changed_declaration_marks_earlier_days_until_they_are_made_again(
@@ -220,12 +237,26 @@ def test_a_held_sync_warns_in_its_run_and_an_approval_merges_it(school_of_60: Ho
         assert {n: e.metadata["found"].value for n, e in looked.items() if not e.passed and "roster" not in n} == {
             "published/rollbook:nothing_held": str(day)
         }
+        shown = {name: value.value for name, value in looked["published/rollbook:nothing_held"].metadata.items()}
+        assert (shown["digest"], shown["how many"]) == (digest, 1)
+        assert "| students | 60 | 0 | 0 | 20 |" in shown["what would change"]
+        pasted = yaml.safe_load(shown["paste to approve"])
+        assert pasted == {"ops": {"approve": {"config": {"held": [digest], "reason": ""}}}}
+        launchpad = shown["what would change"].rpartition("](")[2].rstrip(")")
+        assert parse_qs(urlsplit(launchpad).query)["config"] == [shown["paste to approve"]]
         assert school_of_60.state() == before
         assert job.marked("tables", "students") == [str(night(1))]
         requests = len(service.requests)
         other = job.by_hand("approve_held", held=["0" * 12])
         assert graph.failure(other)[2]["exit_code"] == 2
-        assert job.by_hand("approve_held", held=[digest], reason="the two year groups left").success
+        approved = job.by_hand("approve_held", held=[digest], reason="the two year groups left")
+        assert approved.success
+        says, table = graph.says(job.instance, approved)
+        assert says == (
+            "Readers have it now. Removed rows: 20 of students, 20 of student_summaries, 20 of student_activity,"
+            " 20 of student_classes"
+        )
+        assert "| students | 60 | 0 | 0 | 20 |" in table
         assert len(service.requests) == requests
         assert school_of_60.query("SELECT COUNT(*) FROM students") == [(40,)]
         assert (approval := school_of_60.landings(day)[-1].approval)
@@ -327,7 +358,11 @@ def test_a_landing_is_discarded_in_the_ui_once_it_is_confirmed(school_of_60: Hou
         assert "`confirm: true`" in str(description)
         assert "| students |" in metadata["what would change"]
         assert [m.landing for m in school_of_60.landings(day)] == [1]
-        assert job.by_hand("discard", day=str(day), reason="a clock", confirm=True).success
+        done = job.by_hand("discard", day=str(day), reason="a clock", confirm=True)
+        assert done.success
+        says, table = graph.says(job.instance, done)
+        assert says.startswith("Readers have it now. Removed rows: 1 of students, 1 of student_summaries")
+        assert "| students | 60 | 1 | 0 | 1 |" in table
     assert school_of_60.landings(night(2)) == []
     assert school_of_60.tables() == before
     ((_, discarded),) = school_of_60.rollbook().raw.discarded(night(2))
@@ -357,9 +392,15 @@ def test_a_backfill_marks_the_landed_days_each_with_its_facts(school_of_60: Hous
         (key, str(night(n))) for key in keys for n in (1, 3)
     )
     facts = {day: metadata for asset, day, metadata in graph.marked(result) if asset == "raw/students"}
-    assert [(facts[str(night(n))]["unknown fields"], facts[str(night(n))]["refused"]) for n in (1, 3)] == [
+    assert [(facts[str(night(n))].get("unknown fields"), facts[str(night(n))]["refused"]) for n in (1, 3)] == [
         ("nickname (string, 1)", 0),
-        ("", 1),
+        (None, 1),
+    ]
+    # The file has a size tonight; its sizes of other nights are gone.
+    files = {day: metadata for asset, day, metadata in graph.marked(result) if asset == "published/rollbook"}
+    assert [("bytes" in files[str(night(n))], files[str(night(n))]["students"]) for n in (1, 3)] == [
+        (False, 60),
+        (True, 59),
     ]
     # The checks are about the newest night, and about no day.
     evaluations = result.get_asset_check_evaluations()

@@ -190,6 +190,19 @@ def warnings(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) ->
     return [entry.user_message for entry in entries if entry.level == logging.WARNING]
 
 
+def says(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> tuple[str, str]:
+    """What the run of an operator's job says that it changed: a sentence, and a table."""
+    (table,) = [e.step_output_data.metadata["what changed"].value for e in result.all_events if e.is_successful_output]
+    return removal(instance, result), str(table)
+
+
+def removal(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> str:
+    """What a run says that it removed."""
+    said = [log.event_log_entry.user_message for log in instance.get_records_for_run(result.run_id).records]
+    (sentence,) = [each for each in said if each.startswith("Readers")]
+    return sentence
+
+
 def notes(result: dg.ExecuteInProcessResult) -> list[dict[str, Any]]:
     """The metadata of a run's observations."""
     seen = [e.asset_observation_data.asset_observation for e in result.all_events if e.is_asset_observation]

@@ -90,7 +90,7 @@ def test_the_published_file_shows_its_checks_and_freshness(page: Page, demo: Dem
 
 
 def test_the_published_file_links_to_the_morning_page(page: Page, demo: Demo) -> None:
-    page.goto(f"{demo.served.url}/assets/published/rollbook?view=events")
+    page.goto(f"{demo.served.url}/assets/published/rollbook")
     with page.expect_popup() as opened:
         page.get_by_role("link", name="/report.html").first.click()
     morning = opened.value

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from pathlib import Path
 
 import dagster as dg
 
@@ -18,6 +19,7 @@ from rollbook.defs.resources import RESOURCE, School
 from rollbook.defs.work import Options, Outcome, do, results
 from rollbook.errors import CheckError, RollbookError
 from rollbook.landing.raw import newest_landed
+from rollbook.store.published import REPORT
 from rollbook.tables import TABLES, WALKED, fingerprint
 from rollbook.tables import Table as Declared
 from rollbook.util.cron import due
@@ -30,7 +32,7 @@ def specs(school: School) -> Iterator[dg.AssetSpec]:
     """Yield the assets. The published file is stale after the longest time between two nights, and their grace."""
     for name in WALKED:
         says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
-        yield dg.AssetSpec(school.key(RAW, name), description=says, group_name=school.named("land"))
+        yield dg.AssetSpec(school.key(RAW, name), description=says, kinds={"json"}, group_name=school.named("land"))
     for t in TABLES.values():
         yield dg.AssetSpec(
             school.key(TABLE, t.name),
@@ -45,12 +47,21 @@ def specs(school: School) -> Iterator[dg.AssetSpec]:
     yield dg.AssetSpec(
         school.key(*FILE),
         deps=[school.key(TABLE, name) for name in TABLES],
-        description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once.",
+        description="warehouse/rollbook.duckdb, the file that analysts open: checked, then swapped in at once."
+        " Its events show every night, also those of the command `rollbook sync`, which have no run.",
+        metadata={"morning page": _morning_page(school)},
         freshness_policy=dg.FreshnessPolicy.time_window(max(n.gap + n.grace for n in nights)) if nights else None,
         kinds={"duckdb"},
         code_version=fingerprint(),
         group_name=school.named("publish"),
     )
+
+
+def _morning_page(school: School) -> dg.MetadataValue[str | None]:
+    """Where the page is: only `rollbook serve` offers it in the UI."""
+    if school.given:
+        return dg.MetadataValue.path(Path(school.folder()) / REPORT)
+    return dg.MetadataValue.url(f"/{REPORT}")
 
 
 def _columns(t: Declared) -> dg.TableSchema:
@@ -85,7 +96,9 @@ def assets(school: School, work: Work) -> dg.AssetsDefinition:
         can_subset=True,
         required_resource_keys={school.named(RESOURCE)},
     )
-    def sync_all(context: dg.AssetExecutionContext, config: Options) -> Iterator[Event | dg.MaterializeResult[None]]:
+    def sync_all(
+        context: dg.AssetExecutionContext, config: Options
+    ) -> Iterator[Event | dg.MaterializeResult[None] | dg.AssetCheckResult]:
         """Land, snapshot, merge and publish: a day that is fetched, or the landed days of a backfill."""
         runs.mark_as_mine(context.instance, context.run.run_id)
         # Checks can be executed alone, too, and they have no days.

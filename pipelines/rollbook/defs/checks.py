@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import chain
+from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 
+from rollbook.defs import jobs, runs
 from rollbook.defs.events import FILE, RAW, TABLE, last_decided, unclear, unknown_fields
 from rollbook.defs.resources import School
 from rollbook.health.data_quality import QUALITY_CHECKS, run_quality_checks
@@ -27,16 +30,20 @@ Check = tuple[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """What a check found: a problem in words, or how many rows contradict it. It passed if there is neither."""
+    """What a check found: how many things contradict it, which are rows unless a `problem` says what.
+
+    It passed if there are none. `holds` are the landings that wait for approval.
+    """
 
     check: Check
+    count: int = 0
     problem: str = ""
-    rows: int = 0
+    holds: Sequence[Manifest] = ()
 
     @property
     def found(self) -> str:
         """The problem, or the rows; empty if the check passed."""
-        return self.problem or (count_of(self.rows, "row") if self.rows else "")
+        return self.problem or (count_of(self.count, "row") if self.count else "")
 
 
 NEWEST, IS_FRESH, HELD, CONSISTENT = "newest_night", "is_fresh", "nothing_held", "is_consistent"
@@ -58,8 +65,8 @@ CHECKS: dict[Check, tuple[str, str]] = {
     ),
     (FILE, HELD): (
         "No sync waits for a person's approval.",
-        "Look at the table in this asset's events, or at `rollbook status`; approve what is right, or ask the service's"
-        " representative.",
+        "Look at what would change. If it is right, launch the job `approve_held` with the text to paste; else ask the"
+        " service's representative.",
     ),
     (FILE, CONSISTENT): (
         "Keys are unique, versions do not overlap, each received record became a row or was refused, and tables and"
@@ -86,34 +93,36 @@ def look(
     manifests = place.raw.manifests()
     synced = max((m.snapshot_date for m in manifests if m.counts_for_its_day), default=date.min)
     # A hold before a day that was synced since may still be decided, but need not be.
-    waiting = [m.snapshot_date for m in open_holds(manifests) if m.snapshot_date >= synced]
+    waiting = [m for m in open_holds(manifests) if m.snapshot_date >= synced]
     due, late_by = freshness(settings, now, place.newest(), place.warehouse.shown())
     # A held night is late, too, but waits for a person's decision, and HELD says so.
-    is_late = late_by is not None and due.date() not in waiting
+    is_late = late_by is not None and due.date() not in (m.snapshot_date for m in waiting)
     late = f"the night of {due:%Y-%m-%d %H:%M} {why_late(due, (), settings)}" if is_late else ""
+    contradictions = [*chain.from_iterable((broken or {}).values())]
     newest = next(filter(None, (last_decided(place, day) for day in reversed(place.raw.days()))), None)
     return [
         *(
-            CheckFinding(((TABLE, check.table), check.name), rows=rows)
+            CheckFinding(((TABLE, check.table), check.name), rows)
             for check, rows in run_quality_checks(place.warehouse.published_file)
         ),
-        CheckFinding((FILE, IS_FRESH), late),
-        CheckFinding((FILE, HELD), ", ".join(map(str, waiting))),
-        CheckFinding((FILE, CONSISTENT), "; ".join(chain.from_iterable((broken or {}).values()))),
-        *(CheckFinding(((RAW, name), NEWEST), _of_walk(newest, name)) for name in WALKED if newest is not None),
+        CheckFinding((FILE, IS_FRESH), int(is_late), late),
+        CheckFinding((FILE, HELD), len(waiting), ", ".join(str(m.snapshot_date) for m in waiting), waiting),
+        CheckFinding((FILE, CONSISTENT), len(contradictions), "; ".join(contradictions)),
+        *(_of_walk(newest, name) for name in WALKED if newest is not None),
     ]
 
 
-def _of_walk(manifest: Manifest, name: str) -> str:
-    """The problems of a set's walk; empty without any."""
+def _of_walk(manifest: Manifest, name: str) -> CheckFinding:
+    """The problems of a set's walk."""
     refused, hidden = manifest.rejected.get(name, 0), unclear(manifest, name)
-    problems = (
+    found = (
         "" if manifest.proof(name) is not None else manifest.reason or "not proven",
         f"{count_of(hidden, 'record')} unclear" if hidden else "",
         f"{count_of(refused, 'record')} refused" if refused else "",
         f"unknown: {fields}" if (fields := unknown_fields(manifest, name)) else "",
     )
-    return "; ".join(filter(None, problems))
+    problems = [*filter(None, found)]
+    return CheckFinding(((RAW, name), NEWEST), len(problems), "; ".join(problems))
 
 
 def results(school: School, by_institution: Mapping[str, Sequence[CheckFinding]]) -> Iterator[dg.AssetCheckEvaluation]:
@@ -124,12 +133,16 @@ def results(school: School, by_institution: Mapping[str, Sequence[CheckFinding]]
             by_check.setdefault(finding.check, {})[institution] = finding
     for (asset, name), by_name in by_check.items():
         failed = {institution: finding.found for institution, finding in by_name.items() if finding.found}
-        metadata: dict[str, str | int] = {"institutions": listed([*by_name])} if any(by_name) else {}
+        # The UI plots the number.
+        metadata: dict[str, Any] = {"how many": sum(finding.count for finding in by_name.values())}
+        if any(by_name):
+            metadata["institutions"] = listed([*by_name])
         if failed:
             metadata["found"] = listed([f"{who} ({found})" if who else found for who, found in failed.items()])
             metadata["what to do"] = CHECKS[asset, name][1]
-        if asset[0] == TABLE:  # these count rows
-            metadata["how many"] = sum(finding.rows for finding in by_name.values())  # the UI plots it
+        for institution, finding in by_name.items():
+            if finding.holds:
+                metadata |= _to_approve(school, institution, finding.holds)
         yield dg.AssetCheckEvaluation(
             asset_key=school.key(*asset),
             check_name=name,
@@ -137,3 +150,18 @@ def results(school: School, by_institution: Mapping[str, Sequence[CheckFinding]]
             severity=dg.AssetCheckSeverity.ERROR if name in (IS_FRESH, CONSISTENT) else dg.AssetCheckSeverity.WARN,
             metadata=metadata,
         )
+
+
+def _to_approve(school: School, institution: str, holds: Sequence[Manifest]) -> dict[str, Any]:
+    """What a person needs in order to approve an institution's landings: what would change, and what to launch."""
+    of, digests = f" ({institution})" if institution else "", [held.hold_digest for held in holds]
+    config = jobs.approval_config(school, digests, institution)
+    lines = [f"{held.snapshot_date}: {held.reason}\n\n{runs.change_table(held.counts).value}" for held in holds]
+    if not school.given:  # the address of a code location in another project is not known
+        launchpad = f"/locations/rollbook/jobs/approve_held/playground/setup?config={quote(config)}"
+        lines.append(f"[Open the launchpad with the text to approve]({launchpad})")
+    return {
+        f"digest{of}": ", ".join(digests),
+        f"what would change{of}": dg.MetadataValue.md("\n\n".join(lines)),
+        f"paste to approve{of}": config,
+    }

@@ -14,7 +14,6 @@ from rollbook.defs.resources import School
 from rollbook.landing.manifest import Manifest
 from rollbook.night.place import Place
 from rollbook.store.lake import DayRecord
-from rollbook.store.published import REPORT
 from rollbook.tables import TABLES, WALKED
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
@@ -37,6 +36,7 @@ def made(
     Of a day that has neither any more, that it was discarded.
     """
     records, discarded = place.lake.days(), place.raw.discarded_days()
+    newest = max((day for day, _ in place.warehouse.shown()), default=None)
     for day, groups in groups_by_day.items():
         facts: dict[tuple[str, str], Metadata] = dict.fromkeys(ALL_ASSETS, DISCARDED) if day in discarded else {}
         decided, counted = last_decided(place, day), place.landings.counted(day)
@@ -44,10 +44,13 @@ def made(
             facts |= {(RAW, name): _set(decided, name) for name in WALKED}
         if counted and day in records:
             facts |= {(TABLE, name): _table(counted, records[day], name) for name in TABLES}
-            facts[FILE] = _file(school, place, counted)
+            facts[FILE] = _file(counted, records[day])
+            if day == newest:
+                facts[FILE] = {**facts[FILE], **_of_now(place)}
         for key, metadata in facts.items():
             if key[0] in groups:
-                yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata)
+                tags = {runs.OUTCOME: metadata.get("outcome", "synced")}
+                yield dg.AssetMaterialization(school.key(*key), partition=str(day), metadata=metadata, tags=tags)
 
 
 def marks(place: Place, days: Iterable[date]) -> dict[date, dict[str, Metadata]]:
@@ -118,9 +121,15 @@ def hold_note(school: School, held: Manifest) -> dg.AssetObservation:
     metadata: Metadata = {
         "held": held.hold_digest,
         "why": held.reason,
-        "what would change": runs.hold_table(held.counts),
+        "what would change": runs.change_table(held.counts),
     }
-    return dg.AssetObservation(school.key(*FILE), partition=str(held.snapshot_date), metadata=metadata)
+    return note(school, "held", metadata, held.snapshot_date)
+
+
+def note(school: School, outcome: str, metadata: Metadata, day: date | None = None) -> dg.AssetObservation:
+    """Return an observation of the published file."""
+    partition = str(day) if day else None
+    return dg.AssetObservation(school.key(*FILE), partition=partition, metadata=metadata, tags={runs.OUTCOME: outcome})
 
 
 def last_decided(place: Place, day: date) -> Manifest | None:
@@ -132,6 +141,7 @@ def _set(manifest: Manifest, name: str) -> Metadata:
     """Of a landed set: numbers, which the UI plots over the days, and the fields that are not declared."""
     metadata: dict[str, Any] = {
         **_set_mark(manifest),
+        "landed at": dg.MetadataValue.timestamp(manifest.finished_at),
         "requests": manifest.requests,
         "retries": manifest.retries,
         "bytes": manifest.bytes_received,
@@ -148,8 +158,9 @@ def _set(manifest: Manifest, name: str) -> Metadata:
             "found by search": absences.count("found_by_search"),
             "unclear": unclear(manifest, name),
             "refused": manifest.rejected.get(name, 0),
-            "unknown fields": unknown_fields(manifest, name),
         }
+    if unknown := unknown_fields(manifest, name):
+        metadata["unknown fields"] = unknown
     return metadata
 
 
@@ -175,14 +186,20 @@ def _table(counted: Sequence[Manifest], record: DayRecord, name: str) -> Metadat
     return metadata
 
 
-def _file(school: School, place: Place, counted: Sequence[Manifest]) -> Metadata:
-    file = place.warehouse.published_file
+def _file(counted: Sequence[Manifest], record: DayRecord) -> Metadata:
+    """Of the published file: the records of that day, and what the last landing changed in all tables together."""
+    counts = counted[-1].counts
     return {
         **_file_mark(counted),
-        "path": dg.MetadataValue.path(file),
-        "bytes": file.stat().st_size if file.exists() else 0,
-        # Only `rollbook serve` offers the page.
-        "morning page": dg.MetadataValue.path(file.with_name(REPORT))
-        if school.given
-        else dg.MetadataValue.url(f"/{REPORT}"),
+        "landed at": dg.MetadataValue.timestamp(counted[-1].finished_at),
+        **{name: record.rows.get(name, 0) for name in WALKED},
+        "added": sum(c.added for c in counts),
+        "changed": sum(c.changed for c in counts),
+        "removed": sum(c.removed for c in counts),
     }
+
+
+def _of_now(place: Place) -> Metadata:
+    """Of the published file as it is now: the file of an earlier day is gone, so only the newest has these."""
+    file = place.warehouse.published_file
+    return {"path": dg.MetadataValue.path(file), "bytes": file.stat().st_size if file.exists() else 0}

@@ -3,7 +3,8 @@
 The sensor `record` marks what an operator's job did, as it marks what the commands did.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from typing import Any
@@ -12,8 +13,10 @@ import dagster as dg
 from pydantic import Field
 
 from rollbook.defs import runs
+from rollbook.defs.events import FILE
 from rollbook.defs.resources import RESOURCE, School
 from rollbook.errors import ArgumentError, RollbookError
+from rollbook.landing.manifest import Hold, TableCounts
 from rollbook.night import approvals, discard
 from rollbook.night.writing import Writer
 from rollbook.opened import Rollbook
@@ -35,8 +38,9 @@ class Approval(_OfOne):
     """The options of an approval, as the launchpad shows them."""
 
     held: list[str] = Field(
-        description="What to merge, without fetching again: the digests that the held runs show. Look at their tables "
-        "of counts first. Another landing, or one that would change something else, is refused."
+        default=[],
+        description="Required. What to merge, without fetching again: the digests that the check `nothing_held` shows."
+        " Look at its tables of counts first. Another landing, or one that would change something else, is refused.",
     )
     reason: str = Field(default="", description="Why; kept with the landing, and shown by `rollbook why`. No names.")
 
@@ -44,31 +48,43 @@ class Approval(_OfOne):
 class Discarding(_OfOne):
     """The options of a discard, as the launchpad shows them."""
 
-    day: str = Field(description="The snapshot's date, as 2026-11-20: a landing of this day no longer counts.")
+    day: str = Field(
+        default="",
+        description="Required. The snapshot's date, as 2026-11-20: a landing of this day no longer counts.",
+    )
     landing: int = Field(
         default=0, description="The number of the landing, as in ops.syncs; 0 is the last one that counts, or is held."
     )
-    reason: str = Field(description="Why: kept with the landing, and shown in ops.syncs. No names of pupils.")
+    reason: str = Field(
+        default="", description="Required. Why: kept with the landing, and shown in ops.syncs. No names of pupils."
+    )
     confirm: bool = Field(
         default=False,
         description="Publish what that changes. Without it, the run fails and shows a table of what would change.",
     )
 
 
-def approve(writer: Writer, options: Approval) -> None:
-    """Merge and publish what is held. Raises RollbookError."""
-    approvals.approve(writer, options.held, reason=options.reason, by=UI)
+def approve(writer: Writer, options: Approval) -> Sequence[TableCounts]:
+    """Merge and publish what is held; returns what that changed. Raises RollbookError."""
+    return approvals.approve(writer, options.held, reason=options.reason, by=UI).counts
 
 
-def take_back(writer: Writer, options: Discarding) -> None:
-    """Discard a landing. Raises RollbookError."""
+def take_back(writer: Writer, options: Discarding) -> Sequence[TableCounts]:
+    """Discard a landing; returns what that changed. Raises RollbookError."""
     try:
         day = date.fromisoformat(options.day)
     except ValueError:
         raise ArgumentError("day is not a date: write it as 2026-11-20") from None
     if not (reason := options.reason.strip()):
         raise ArgumentError("Say why: the reason is kept with the landing")
-    discard.discard(writer, day, options.landing or None, reason=reason, by=UI, confirm=lambda _: options.confirm)
+    asked = list[Hold]()
+
+    def confirm(change: Hold) -> bool:
+        asked.append(change)
+        return options.confirm
+
+    discard.discard(writer, day, options.landing or None, reason=reason, by=UI, confirm=confirm)
+    return asked[-1].counts
 
 
 # Opens the warehouse of a school, or of a district's institution by its name, with a run's resources.
@@ -88,29 +104,31 @@ def jobs(
     opened: Open,
 ) -> list[Any]:  # Dagster's type of an asset's job is not public
     """Return all jobs of a code location."""
-    resource = {school.named(RESOURCE)}
+    resource, published = {school.named(RESOURCE)}, school.key(*FILE).to_user_string()
 
     nightly_sync = dg.define_asset_job(
         school.named(NIGHTLY_SYNC),
         selection=dg.AssetSelection.assets(everything),
         executor_def=dg.in_process_executor,
-        description="Fetch both sets, snapshot, merge and publish them: one day, one run.",
+        description="Fetch both sets, snapshot, merge and publish them: one day, one run. A night of the command"
+        f" `rollbook sync` has no run: the [events of {published}](/assets/{published}?view=events) show every night.",
     )
 
     @dg.op(name=school.named("approve"), required_resource_keys=resource)
     def approve_op(context: dg.OpExecutionContext, config: Approval) -> None:
         with _ends_in_a_sentence(context):
-            approve(opened(context.resources, config.institution).writer(), config)
+            _say(context, approve(opened(context.resources, config.institution).writer(), config))
 
     @dg.op(name=school.named("landing"), required_resource_keys=resource)
     def discard_op(context: dg.OpExecutionContext, config: Discarding) -> None:
         with _ends_in_a_sentence(context):
-            take_back(opened(context.resources, config.institution).writer(), config)
+            _say(context, take_back(opened(context.resources, config.institution).writer(), config))
 
     @dg.job(
         name=school.named("approve_held"),
         executor_def=dg.in_process_executor,
-        description="Merge and publish what a sync held, by the digest that the held run shows.",
+        description="Merge and publish what a sync held. The check `nothing_held` of published/rollbook shows what"
+        " would change, and what to paste here.",
     )
     def approve_held() -> None:
         approve_op()
@@ -125,6 +143,18 @@ def jobs(
         discard_op()
 
     return [nightly_sync, approve_held, discard_job]
+
+
+def approval_config(school: School, held: Sequence[str], institution: str = "") -> str:
+    """What approves these digests, as one line of YAML for the launchpad."""
+    options = {"held": held, "reason": "", **({"institution": institution} if institution else {})}
+    return json.dumps({"ops": {school.named("approve"): {"config": options}}})
+
+
+def _say(context: dg.OpExecutionContext, counts: Sequence[TableCounts]) -> None:
+    """Say in the run what readers have lost, and show all that has changed."""
+    context.log.info(runs.removal(counts))
+    context.add_output_metadata({"what changed": runs.change_table(counts)})
 
 
 @contextmanager

@@ -28,8 +28,8 @@ MAX_AT_ONCE = 1000
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 UNDER_WAY = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
-# Marks the run of a held sync in the list of runs.
-HELD_TAG = {"rollbook/outcome": "held"}
+# A tag of each event, and of a held sync's run: so it is found in the list of runs.
+OUTCOME = "rollbook/outcome"
 
 # The locks of the runs whose work this process does.
 _locks: list[files.Lock] = []
@@ -44,7 +44,7 @@ class Failed(dg.Failure):
     def __init__(self, error: RollbookError, **metadata: Any) -> None:
         """An error about an unconfirmed change also shows that change."""
         if isinstance(error, HeldError) and isinstance(error.report, Hold):
-            metadata["what would change"] = hold_table(error.report.counts)
+            metadata["what would change"] = change_table(error.report.counts)
         description, metadata = error.message.removeprefix("Held: "), {"exit_code": error.exit_code, **metadata}
         super().__init__(description, metadata=metadata, allow_retries=False)
 
@@ -58,7 +58,7 @@ def end(context: dg.AssetExecutionContext, error: RollbookError, metadata: Mappi
     if not is_held(error):
         raise Failed(error, **metadata)
     context.log.warning(error.message)
-    context.instance.add_run_tags(context.run.run_id, HELD_TAG)
+    context.instance.add_run_tags(context.run.run_id, {OUTCOME: "held"})
 
 
 def is_held(error: RollbookError) -> bool:
@@ -66,11 +66,17 @@ def is_held(error: RollbookError) -> bool:
     return isinstance(error, HeldError) and not isinstance(error, NotConfirmedError)
 
 
-def hold_table(counts: Iterable[TableCounts]) -> dg.MetadataValue[Any]:
-    """Return what a hold would change, with a line for each table."""
+def change_table(counts: Iterable[TableCounts]) -> dg.MetadataValue[Any]:
+    """Return what changes, or would change, with a line for each table."""
     lines = ["| table | rows | added | changed | removed |", "|---|--:|--:|--:|--:|"]
     lines += [f"| {c.table} | {c.before} | {c.added} | {c.changed} | {c.removed} |" for c in counts]
     return dg.MetadataValue.md("\n".join(lines))
+
+
+def removal(counts: Iterable[TableCounts]) -> str:
+    """A sentence for a run's log: which rows readers no longer have."""
+    removed = ", ".join(f"{c.removed} of {c.table}" for c in counts if c.removed)
+    return f"Readers have it now. Removed rows: {removed or 'none'}"
 
 
 def mark_as_mine(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -127,16 +127,16 @@ def _notes(school: School, place: Place) -> Iterator[dg.AssetObservation]:
     """Yield an observation of each hold and each discard, without people's reasons."""
     yield from (events.hold_note(school, held) for held in open_holds(place.raw.manifests()))
     for manifest, discard in place.raw.discarded():
-        day, at = str(manifest.snapshot_date), f"{discard.discarded_at:%Y-%m-%d %H:%M:%S} UTC"
-        metadata = {"discarded": f"landing {manifest.landing} of {day}", "at": at}
-        yield dg.AssetObservation(school.key(*FILE), partition=day, metadata=metadata)
+        at = f"{discard.discarded_at:%Y-%m-%d %H:%M:%S} UTC"
+        metadata = {"discarded": f"landing {manifest.landing} of {manifest.snapshot_date}", "at": at}
+        yield events.note(school, "discarded", metadata, manifest.snapshot_date)
 
 
 def _erasures(school: School, place: Place) -> Iterator[dg.AssetObservation]:
     """Yield an observation of each erasure, without names. It is on no day."""
     register = place.raw.erasure_register.read()
     for number in range(1, len(register.erased) + 1 - (register.pending is not None)):
-        yield dg.AssetObservation(school.key(*FILE), metadata={"erased": f"a student, by erasure {number}"})
+        yield events.note(school, "erased", {"erased": f"a student, by erasure {number}"})
 
 
 def _values(note: dg.AssetObservation) -> str:

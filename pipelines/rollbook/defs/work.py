@@ -82,6 +82,7 @@ def _sync(context: dg.AssetExecutionContext, options: Options, writer: Writer, d
     done = sync(writer, day, details=options.details, fresh=fresh, full_refresh=options.force)
     if done.manifest.reason:
         context.log.warning(done.manifest.reason)
+    context.log.info(runs.removal(done.counts))
     return [day]
 
 
@@ -100,14 +101,26 @@ def _backfill(
 
 def results(
     context: dg.AssetExecutionContext, recorded: Iterable[Event]
-) -> Iterator[Event | dg.MaterializeResult[None]]:
-    """Yield what a run records: with one partition, materializations as results; with several, as events, because a
-    result applies to all partitions.
+) -> Iterator[Event | dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    """Yield what a run records: of what it was to make, as results, else Dagster says that the outputs are missing.
+
+    With several partitions, materializations are events, because a result applies to all partitions.
     """
     for event in recorded:
-        is_result = isinstance(event, dg.AssetMaterialization) and context.has_partition_key
-        if is_result and event.asset_key in context.selected_asset_keys:
-            yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata)
+        if isinstance(event, dg.AssetCheckEvaluation) and event.asset_check_key in context.selected_asset_check_keys:
+            yield dg.AssetCheckResult(
+                asset_key=event.asset_key,
+                check_name=event.check_name,
+                passed=event.passed,
+                severity=event.severity,
+                metadata=event.metadata,
+            )
+        elif (
+            isinstance(event, dg.AssetMaterialization)
+            and context.has_partition_key
+            and event.asset_key in context.selected_asset_keys
+        ):
+            yield dg.MaterializeResult(asset_key=event.asset_key, metadata=event.metadata, tags=event.tags)
         else:
             yield event
 

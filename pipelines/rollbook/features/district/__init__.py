@@ -78,7 +78,9 @@ class District(Feature):
             build_again()
 
     def definitions(self, school: School) -> dg.Definitions | None:
-        """A district's assets, jobs, schedules and sensors."""
+        """A district's assets, jobs, schedules and sensors; None for a single school."""
+        if school.registry() is None:
+            return None
         from rollbook.features.district import definitions
 
         return definitions.definitions(school)

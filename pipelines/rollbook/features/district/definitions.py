@@ -49,10 +49,8 @@ MAX_CHECKED = 100
 Ended = Mapping[str, NightOutcome]
 
 
-def definitions(school: School) -> dg.Definitions | None:
-    """Return what Dagster loads for a district; None for a single school. Raises SettingError for a broken registry."""
-    if school.registry() is None:
-        return None
+def definitions(school: School) -> dg.Definitions:
+    """Return what Dagster loads for a district. Raises SettingError for a broken registry."""
     everything = assets(school, partial(work, school))
     return dg.Definitions(
         assets=[everything],
@@ -258,8 +256,8 @@ def watched(school: School, _: dg.DagsterInstance) -> dg.SensorResult:
     names = tuple(registry.institutions)
     turn = int(datetime.now(UTC).timestamp()) // 60 % max(1, -(-len(names) // MAX_CHECKED))
     checked = names[turn * MAX_CHECKED :][:MAX_CHECKED]
-    late = listed([*Institutions(registry, checked).watch(partial(alerts.send, wait=True))]) if checked else ""
+    late = [*Institutions(registry, checked).watch(partial(alerts.send, wait=True))] if checked else []
     if not late:
         return dg.SensorResult(skip_reason="no institution is newly late")
-    failed = checks.results(school, {"": [CheckFinding((FILE, checks.IS_FRESH), late)]})
-    return dg.SensorResult(skip_reason=f"newly late: {late}", asset_events=[*failed])
+    failed = checks.results(school, {"": [CheckFinding((FILE, checks.IS_FRESH), len(late), listed(late))]})
+    return dg.SensorResult(skip_reason=f"newly late: {listed(late)}", asset_events=[*failed])
