@@ -122,6 +122,11 @@ def test_the_commands_nights_are_green_within_a_minute(page: Page, demo: Demo) -
     expect(page.get_by_text("Missing (0)")).to_be_visible()
 
 
+def test_the_servers_log_is_quiet_while_nothing_happens(demo: Demo) -> None:
+    """The test before has waited for a sensor's tick."""
+    assert [line for line in demo.served.log.read_text().splitlines() if "dagster.daemon" in line] == []
+
+
 def test_a_killed_server_restarts_on_its_port_with_its_runs(environment: dict[str, str]) -> None:
     home, port = Path(environment["DAGSTER_HOME"]).parent / "killed", free_port()
     real = environment | UNREACHABLE | {"DAGSTER_HOME": str(dagster_home(home))}

@@ -112,7 +112,9 @@ def serve(
         workspace = made_home() / "served.yaml"
         children = {"code server": stack.enter_context(_code_server(workspace))}
         web = [sys.executable, "-m", "rollbook.defs.ui_server", host, str(port), str(workspace), *names]
-        daemon = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(workspace)]
+        # Below ERROR, the daemon tells twice a minute that nothing has happened; what did happen, the runs say.
+        dagster_daemon = str(Path(sys.executable).with_name("dagster-daemon"))
+        daemon = [dagster_daemon, "run", "--log-level", "error", "-w", str(workspace)]
         for name, command in (("UI", web), ("daemon", daemon)):
             children[name] = stack.enter_context(child_process(command))
         kept = address.Kept(made_home(), UI, port)
