@@ -36,7 +36,7 @@ def made(
     Of a day that has neither any more, that it was discarded.
     """
     records, discarded = place.lake.days(), place.raw.discarded_days()
-    newest = max((day for day, _ in place.warehouse.shown()), default=None)
+    newest = max(place.warehouse.shown(), default=None)
     for day, groups in groups_by_day.items():
         facts: dict[tuple[str, str], Metadata] = dict.fromkeys(ALL_ASSETS, DISCARDED) if day in discarded else {}
         decided, counted = last_decided(place, day), place.landings.counted(day)
