@@ -68,7 +68,7 @@ def lines(opened: Rollbook) -> Iterator[Finding]:
                 yield from each.lines(opened)
         except RollbookError as error:
             yield Finding(each.name, Level.FAILED, error.message)
-    if left := leftovers(opened.warehouse.root, names()):
+    if left := leftovers(opened.warehouse.root, opened.warehouse.district, names()):
         says = f"{listed([str(path) for path in left])} are of a feature that is not installed: delete them"
         yield Finding("left over", Level.WARNING, says)
 

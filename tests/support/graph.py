@@ -155,7 +155,7 @@ class Sensors:
 
 def sending() -> list[threading.Thread]:
     """What sends alerts in the background."""
-    return [thread for thread in threading.enumerate() if thread.name == SENDER]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(SENDER)]
 
 
 @contextmanager

@@ -180,9 +180,10 @@ def _what_is_served() -> tuple[list[str], str]:
     registry = settings.registry()
     if registry is None:
         single = settings.load()
-        found = () if os.environ.get(DEMO) else lines(assemble(single))
-        for line in (each for each in found if each.level is not Level.OK):
-            err.print(f"[yellow]Warning:[/] {line.what}: {safe(line.says)}")
+        with suppress(Exception):  # these are only warnings, and the nights must begin
+            for line in () if os.environ.get(DEMO) else lines(assemble(single)):
+                if line.level is not Level.OK:
+                    err.print(f"[yellow]Warning:[/] {line.what}: {safe(line.says)}")
         return single.ui_names, f"the nightly sync runs at {single.cron} ({single.timezone})"
     sources = settings.sources(registry)
     if wrong := [name for name in registry.institutions if name not in sources]:

@@ -6,7 +6,6 @@ service keeps no history.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
@@ -128,7 +127,10 @@ def work(school: School, context: dg.AssetExecutionContext, options: Options, da
         outcome = do(context, options, school, rollbook.writer(), days, is_sync=is_sync)
     broken = outcome.error.findings if isinstance(outcome.error, CheckError) else {}
     # Dagster shows a check without a result as failed, so check the file that readers still have.
-    with suppress(RollbookError, OSError):
+    try:
         looked = checks.results(school, {"": checks.look(rollbook.place, rollbook.settings, rollbook.clock(), broken)})
         outcome = replace(outcome, events=[*outcome.events, *looked])
+    except Exception as error:  # noqa: BLE001 - what was made is recorded in any case
+        if not isinstance(error, (RollbookError, OSError)):
+            context.log.warning("The file could not be checked (%s)", type(error).__name__)
     return outcome

@@ -8,7 +8,7 @@
 The stages are in `stages`; each is given what the one before it returned, and leaves its result on disk, so that the
 next run resumes after a killed one: before any decision, `writing` brings the lake and the published file to the state
 that all counted landings imply. All of it happens under the writer lock. A backfill and a rebuild (`past`), approvals
-and what else operators do (`operations`) are functions over the same stages. `assembly` adds the listeners.
+and what else a writer does at other times are functions over the same stages. `assembly` adds the listeners.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def sync(
     with reported_end(listeners, day or today_at(settings, clock())), writer.fetching() as state:
         blocked = state.error if isinstance(state, Blocked) else None
         day, reuse = place.partition(day, settings, clock()), not fresh and details == "none"
-        if blocked is None and unless_synced and (counted := place.landings.counted(day)):
+        if unless_synced and (counted := place.landings.counted(day)):
+            if blocked is not None:
+                raise blocked
             check_still_alone(place, settings)
             return Synced(counted[-1], place.lake.days()[day], (), is_new=False)
         planned = plan(place, day, settings, clock(), blocked=blocked, known=listeners.landings(day), reuse=reuse)

@@ -30,7 +30,8 @@ def approve(
     secret.
     """
     place, settings, clock = writer.place, writer.settings, writer.clock
-    last = max(days or (), default=today_at(settings, clock()))
+    waiting = [day for day in days or place.raw.days() if is_held(place, day, digests)]
+    last = max(waiting, default=today_at(settings, clock()))
     with reported_end(writer.listeners, last), writer.writing():
         settings.check_words(reason)
         held = held_as_shown(place, digests, days)
@@ -41,6 +42,11 @@ def approve(
         writer.publish(merged)
     manifest, record = approved[-1]
     return Synced(manifest, record, merged.counts)
+
+
+def is_held(place: Place, day: date, digests: Collection[str]) -> bool:
+    """Whether a day's landing with one of these digests is held."""
+    return (held := place.landings.held(day)) is not None and held.hold_digest in digests
 
 
 def approval(held: Manifest, at: datetime, reason: str = "", by: str = "") -> Approval:

@@ -150,7 +150,11 @@ class Writer:
             with machine_errors(self.place.warehouse.root):
                 raise error
         except DamagedError:
-            done = self.place.recovery.recover_damaged()
+            try:
+                with machine_errors(self.place.warehouse.root):
+                    done = self.place.recovery.recover_damaged()
+            except Exception as failed:  # noqa: BLE001 - it is returned
+                return failed
             return error if done is None else DamagedError(done)
         except Exception as explained:  # noqa: BLE001 - it is returned
             return explained

@@ -230,7 +230,7 @@ class Erasure(Listener):
 
     def leftovers(self) -> list[Path]:
         """Files of features that are not there (`rights.leftovers`)."""
-        return leftovers(self.warehouse.root, self.features)
+        return leftovers(self.warehouse.root, self.warehouse.district, self.features)
 
     @property
     def labels(self) -> dict[str, str]:

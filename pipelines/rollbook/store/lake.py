@@ -239,6 +239,13 @@ class Lake:
                 records[record.snapshot_date] = record
         return records
 
+    def digest(self, day: date) -> str | None:
+        """The digest of a day; None if the lake does not have it, or not whole."""
+        try:
+            return self._records.read(f"{self.root}/{OBSERVED}/{_day_folder(day)}/{DAY_RECORD}").digest
+        except (msgspec.DecodeError, OSError):
+            return None
+
     def commit(
         self,
         candidate: Candidate,

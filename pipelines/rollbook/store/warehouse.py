@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -199,14 +199,15 @@ class Warehouse:
         """The outcomes in a file's record of the syncs, by day and number of the landing. Raises DamagedError."""
         return {(day, number): outcome for day, number, _, outcome in self._contents_of(path).syncs}
 
-    def shown(self) -> set[date]:
-        """The days that readers have as the lake has them, or whose snapshots have expired; none if the published file
-        cannot be read. After a restore, the last day may be that of an earlier landing.
+    def shown(self, days: Iterable[date] | None = None) -> set[date]:
+        """The days (default: all; else those of them) that readers have as the lake has them, or whose snapshots have
+        expired; none if the published file cannot be read. After a restore, the last day may be that of an earlier
+        landing.
         """
         with suppress(RollbookError):
-            lake = self.lake.days(sized=False)
-            merged = self._contents_of(self.published_file).days.items()
-            return {day for day, digest in merged if day not in lake or lake[day].digest == digest}
+            merged = self._contents_of(self.published_file).days
+            asked = merged if days is None else merged.keys() & set(days)
+            return {day for day in asked if self.lake.digest(day) in (None, merged[day])}
         return set()
 
     def contents(self, path: Path) -> Contents | None:

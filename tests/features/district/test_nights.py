@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from rollbook import settings
+from rollbook.errors import ArgumentError, HeldError
 from rollbook.features.district.nights import DistrictState, load_state, record, resume
 from rollbook.features.district.worker import NightKind, NightOutcome
+from rollbook.night.approvals import approve, to_approve
 from tests.support.nights import night
 from tests.support.records import MISSING, school_class, student
 from tests.support.warehouses.district import District, new_district
@@ -177,3 +179,23 @@ def test_a_damaged_state_is_begun_again(tmp_path: Path, caplog: pytest.LogCaptur
     (tmp_path / "state" / "ash.json").write_bytes(b"\x00half")
     assert load_state(tmp_path, "ash") == DistrictState()
     assert "cannot be read (DecodeError); the next night replaces it" in caplog.text
+
+
+@pytest.mark.slow
+def test_an_earlier_days_approval_is_the_institutions_last_outcome() -> None:
+    with new_district("ash") as district, district.in_environment():
+        house = district.house("ash")
+        house.night(1, [student(n) for n in range(1, 21)])
+        with pytest.raises(HeldError):
+            house.night(2, [student(1)])
+        state = district.warehouse / "district"
+        assert (held := load_state(state, "ash").last) is not None
+        assert (held.kind, held.day) == (NightKind.HELD, night(2))
+        rollbook = house.at(4).rollbook()
+        with pytest.raises(ArgumentError):
+            approve(rollbook.writer(), ["0" * 12])
+        assert load_state(state, "ash").last == held, "a mistyped digest is no night"
+        digests = [each.hold_digest for each in to_approve(rollbook.place)]
+        approve(rollbook.writer(), digests)
+        assert (last := load_state(state, "ash").last) is not None
+        assert (last.kind, last.day) == (NightKind.SYNCED, night(2))

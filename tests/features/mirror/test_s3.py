@@ -78,9 +78,9 @@ def test_after_any_fault_that_passes_a_restore_gives_the_same_tables(
     copied_school: House, between: Between, tmp_path: Path, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     between.fault = fault
-    with caplog.at_level(logging.WARNING, logger="rollbook.night.rollbook"):
+    with caplog.at_level(logging.WARNING, logger="rollbook.night.listeners"):
         played = ChangingNights(copied_school).play(3)
-    assert not [r for r in caplog.records if r.name.startswith("rollbook.night.rollbook")]
+    assert not [r for r in caplog.records if r.name.startswith("rollbook.night.listeners")]
     assert copied_school.rollbook().listener(Mirror).verify() == []
     again = restored(copied_school, tmp_path / "new")
     assert again.tables() == copied_school.tables() == played.expected.tables()

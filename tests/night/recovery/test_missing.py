@@ -153,3 +153,11 @@ def test_days_that_are_given_up_are_forgotten(after_three_nights: House) -> None
     left = Expected().night(1, students(60), classes(4)).night(3, LISTED, classes(4))
     left.night(4, LISTED, classes(4), unproven=["students", "classes"])
     assert after_three_nights.tables() == left.night(5, LISTED, classes(4)).tables()
+
+
+def test_a_repeated_run_asks_for_nothing_while_a_landing_is_missing(after_three_nights: House) -> None:
+    aside(after_three_nights, f"snapshot_date={night(2)}")
+    after_three_nights.service.requests.clear()
+    with pytest.raises(LostError):
+        after_three_nights.at(3).sync(unless_synced=True)
+    assert after_three_nights.service.requests == []

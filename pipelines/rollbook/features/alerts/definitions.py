@@ -81,5 +81,7 @@ def send(alerts: Mapping[str, Alerts], *, wait: bool = False) -> None:
 
     Dagster ends a tick after 60 seconds, and one message may take 35. A message whose process ends is sent again.
     """
-    if all(thread.name != SENDER for thread in threading.enumerate()):
-        threading.Thread(target=deliver, args=(alerts,), kwargs={"wait": wait}, name=SENDER, daemon=True).start()
+    of = {own.settings.common_path for own in alerts.values()}  # one school's messages wait for no other school's
+    name = f"{SENDER} {', '.join(sorted(map(str, of)))}"
+    if alerts and all(thread.name != name for thread in threading.enumerate()):
+        threading.Thread(target=deliver, args=(alerts,), kwargs={"wait": wait}, name=name, daemon=True).start()

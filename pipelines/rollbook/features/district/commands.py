@@ -14,6 +14,7 @@ import typer
 
 from rollbook import institutions
 from rollbook.errors import ArgumentError, HeldError, RollbookError, SettingError
+from rollbook.feature import present
 from rollbook.institutions import FILE, Registry
 from rollbook.reading.formats import Format, check_target
 from rollbook.settings import (
@@ -371,7 +372,6 @@ def export(
     )
 
 
-@district_app.command()
 def explore(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 3001,
     browser: Browser = True,
@@ -387,6 +387,10 @@ def explore(
     from rollbook.features.explore.commands import show_app
 
     show_app(port, browser=browser)
+
+
+if any(each.name == "explore" for each in present()):
+    district_app.command()(explore)
 
 
 @district_app.command()

@@ -33,7 +33,7 @@ from rollbook.errors import ArgumentError, HeldError, NothingLandedError, Rollbo
 from rollbook.features.alerts import definitions as alerts
 from rollbook.features.alerts.definitions import watch
 from rollbook.features.district.nights import Institutions, load_state
-from rollbook.features.district.worker import NightKind, NightOutcome, failed_night, outcome_of
+from rollbook.features.district.worker import NightKind, NightOutcome, failed_night
 from rollbook.institutions import Registry
 from rollbook.landing.manifest import Details
 from rollbook.opened import Rollbook
@@ -144,10 +144,9 @@ def _sync_alone(
     """Sync one institution here. It does not materialize the district's day."""
     rollbook = assemble(settings.load(fetches=True, institution=name))
     error = do(context, options, school, rollbook.writer(), days, is_sync=True).error
-    if error is not None:
-        ended = failed_night(error, rollbook.clock(), days[0])
-    else:
-        ended = outcome_of(rollbook.landings.counted(days[0])[-1])
+    # As the listener has noted it: `record` knows an outcome by its time.
+    noted = load_state(settings.common_path() / settings.DISTRICT, name).last
+    ended = noted or failed_night(error or RollbookError("its outcome could not be noted"), rollbook.clock(), days[0])
     return Outcome([*_outcomes(school, {name: ended}, days), *_checked(school, [name])], error)
 
 

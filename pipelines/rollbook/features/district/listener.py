@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime
 
-from rollbook.errors import RollbookError
+from rollbook.errors import ArgumentError, RollbookError
 from rollbook.features.district.nights import record
 from rollbook.features.district.worker import failed_night, outcome_of
 from rollbook.night.listeners import ErasureUnderWay, Listener
@@ -46,6 +46,8 @@ class InstitutionsNights(Listener):
     def sync_ended(self, day: date, error: Exception | None) -> None:
         """Count the sync among the institution's nights."""
         if self.folder is None or not (error is None or isinstance(error, RollbookError)):
+            return
+        if isinstance(error, ArgumentError):  # the person was told, and no night was
             return
         counted = self.place.landings.counted(day) if error is None else []
         if error is not None:

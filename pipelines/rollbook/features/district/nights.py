@@ -460,7 +460,9 @@ def _look(district: Institutions, name: str) -> InstitutionStatus:
     status = InstitutionStatus(institution=name, paused=state.why_paused(name), refused_nights=len(state.refused))
     try:
         rollbook = assemble(settings.load(fetches=False, institution=name), clock=district.clock)
-        last, good, shown = last_sync(rollbook.raw, state), rollbook.newest(), rollbook.warehouse.shown()
+        last, good = last_sync(rollbook.raw, state), rollbook.newest()
+        newest = max(rollbook.warehouse.merged_days(), default=None)
+        shown = rollbook.warehouse.shown([good.snapshot_date] if good else [])
         due, late_by = freshness(rollbook.settings, rollbook.clock(), good, shown)
     except (RollbookError, OSError) as error:
         message = error.message if isinstance(error, RollbookError) else type(error).__name__
@@ -470,7 +472,7 @@ def _look(district: Institutions, name: str) -> InstitutionStatus:
     return msgspec.structs.replace(
         status,
         last=last,
-        readers_see=max(shown, default=None),
+        readers_see=newest,
         synced_at=good.finished_at if good else None,
         due=due.astimezone(UTC),
         late_by=late_by if last else None,  # an institution that was added only recently is not late

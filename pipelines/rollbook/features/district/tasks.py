@@ -17,7 +17,7 @@ from rollbook.errors import RollbookError, SettingError
 from rollbook.night import past
 from rollbook.night.past import always, within_hold
 from rollbook.night.writing import writer_lock
-from rollbook.settings import DUCKDB, Settings, restored
+from rollbook.settings import DUCKDB, Settings, restored, secret_fields
 from rollbook.store import schema
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History
@@ -67,7 +67,7 @@ def run(engine: str, work: Work, tasks: Mapping[str, str]) -> Iterator[tuple[str
 
 def given(settings: Settings, **more: Any) -> str:
     """The text for a task about an institution: its settings, without secrets, and what else the task needs."""
-    values = settings.model_dump(mode="json", exclude={"api_key", "notify"}, exclude_none=True)
+    values = settings.model_dump(mode="json", exclude=set(secret_fields()), exclude_none=True)
     return msgspec.json.encode({"settings": values | {"warehouse": str(settings.common_path)}, **more}).decode()
 
 

@@ -157,6 +157,8 @@ def make(
     words = partial(in_words, short=short)
     template = pages.environment("rollbook.features.pages", short=short, figure=figure, words=words).get_template
     sheets = [*_sheets(report)]
+    if not sheets:  # classes and teachers alone, of which a family gets no page
+        raise ArgumentError("No student is listed there, so there is no page for a family")
     subject = f"{sheets[0][2].title}: progress report" if sheets[0][0] == chosen.kind else "Progress reports"
     title = f"{subject}, {school}, {short_date(day)} {day.year}"
     browser = printing.browser(len(sheets)) if pdf else None

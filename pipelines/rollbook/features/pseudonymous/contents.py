@@ -1,7 +1,7 @@
 """The omissions of the pseudonymous files of a school or a district: which tables are empty, which columns are NULL,
 and the comments that say so.
 
-`privacy` and `district` make the files.
+this feature and `district` make the files.
 """
 
 from __future__ import annotations
