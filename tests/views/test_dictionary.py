@@ -6,7 +6,7 @@ import pytest
 
 from rollbook.assembly import chapters
 from rollbook.settings import ROOT
-from rollbook.views import dictionary
+from rollbook.views import catalog, dictionary
 from rollbook.views.dictionary import Recipe
 from tests.support.warehouses.school import School
 
@@ -23,6 +23,12 @@ def test_a_question_of_the_cookbook_returns_rows(recipe: Recipe, fortnight: Scho
     rows = fortnight.rows(recipe.sql)
     assert rows
     assert all(any(value is not None for value in row) for row in rows)
+
+
+@pytest.mark.parametrize("name", catalog.VIEWS)
+def test_the_header_of_a_view_names_its_columns_in_order(fortnight: School, name: str) -> None:
+    """A line that is not read as a column's would leave the column without a comment."""
+    assert [column for column, _ in catalog.view(name).columns] == [c for c, *_ in fortnight.rows(f"DESCRIBE {name}")]
 
 
 def test_the_roster_of_a_day_is_what_was_landed_on_it(fortnight: School) -> None:
