@@ -92,6 +92,20 @@ def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) 
         " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
     )
     assert len(listed(fortnight, pages.watch, f"class={class_id}")) == number
+    choices = shown(fortnight, pages.watch, f"class={class_id}")["choices"]
+    for of, some_of in choices.items():
+        ids = fortnight.rows(
+            f"SELECT DISTINCT {of}_id FROM student_classes LEFT JOIN classes USING (class_id)"
+            f" SEMI JOIN (FROM watch_daily WHERE snapshot_date = DATE '{LAST}') USING (student_id) WHERE {of}_id IS NOT NULL"
+        )
+        assert {key for key, *_ in some_of} == {key for (key,) in ids}
+        titles = dict(
+            fortnight.rows(f"SELECT DISTINCT {of}_id, {of}_{'title' if of == 'class' else 'name'} FROM classes")
+        )
+        assert {title.partition(" (")[0] for key, title, _ in some_of if key in titles} <= {*titles.values()}
+        assert len({title for _, title, _ in some_of}) == len(some_of)
+        assert [key for key, _, is_chosen in some_of if is_chosen] == ([class_id] if of == "class" else [])
+    assert shown(fortnight, pages.watch, "class=1")["choices"]["class"][-1] == (1, 1, True)  # nobody of it is to watch
     some = f"text={expected[0][1].upper()}&day={LAST}"
     assert [row[0] for row in listed(fortnight, pages.watch, some)] == [expected[0][0]]
 
@@ -177,6 +191,8 @@ def test_a_teacher_and_a_course_have_their_classes_and_whom_to_watch(fortnight: 
     assert {row[0] for row in listed(fortnight, pages.classes, f"{of}={key}")} == classes
     assert shown(fortnight, pages.classes, f"{of}={key}")["only"] == [(of, key, name)]
     assert len(listed(fortnight, pages.watch, f"{of}={key}")) == watched > 0
+    of_classes = dict(fortnight.rows("SELECT class_id, COUNT(*) FROM roster GROUP BY 1"))
+    assert {row[0]: row[6] for row in values["listing"].rows} == {key: of_classes.get(key, 0) for key in classes}
     if of == "teacher":
         overview = fortnight.rows(
             f"SELECT average_completion, average_score FROM teacher_overview WHERE {of}_id = {key}"

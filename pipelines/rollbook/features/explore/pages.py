@@ -31,6 +31,7 @@ MAX_DRAWN = 12  # institutions with line charts
 COMPLETION = ("Completion, %", lambda row: row.completion)
 SCORE = ("Score", lambda row: row.score)
 STUDENTS = ("Students", lambda row: row.students)
+OF_RECORD = ("Students, by the class's record", lambda row: row.students)
 
 # Where the key figures of the morning page lead to.
 FIGURES = {
@@ -118,6 +119,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     return {
         "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
         **narrowed,
+        "choices": _choices(book, day, narrowed["only"]),
         "listing": listing,
         "days": book.days,
         "day": day,
@@ -196,7 +198,7 @@ def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
         "found": records[0],
         "key": key,
         "compared": _compared(book, trend),
-        "charts": charts_of(trend, COMPLETION, SCORE, STUDENTS),
+        "charts": charts_of(trend, COMPLETION, SCORE, OF_RECORD),
         "listing": book.listing(params, sql("roster"), order, class_id=key, text=params.get("text", "").strip()),
     }
 
@@ -428,6 +430,22 @@ def _narrowed(book: Book, params: QueryParams, *names: str) -> dict[str, Any]:
             (of,) = book.rows(f"SELECT ANY_VALUE({title}) AS title FROM main.classes WHERE {name}_id = $key", key=key)
             only.append((name, key, of.title or key))
     return {"only": only}
+
+
+def _choices(book: Book, day: date, only: Sequence[tuple[str, int, Any]]) -> dict[str, list[tuple[int, Any, bool]]]:
+    """The classes, teachers and courses of those to watch, each with the id, the title and whether it is chosen.
+
+    What is chosen is there also if nobody of it is to watch.
+    """
+    found = book.rows(sql("watch_choices"), day=day)
+    choices: dict[str, list[tuple[int, Any, bool]]] = {"class": [], "teacher": [], "course": []}
+    chosen = {name: key for name, key, _ in only}
+    for row in found:
+        choices[row.kind].append((row.key, row.title, chosen.get(row.kind) == row.key))
+    for name, key, title in only:
+        if not any(is_chosen for *_, is_chosen in choices[name]):
+            choices[name].append((key, title, True))
+    return choices
 
 
 def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
