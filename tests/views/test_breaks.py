@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.views import editable
 from rollbook.views.editable import Term
-from tests.support.nights import House, new_house, night
+from tests.support.nights import House, line_of, new_house, night
 from tests.support.reading import text
 from tests.support.records import Records, classes, student, within
 
@@ -98,6 +98,7 @@ def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school
     empty_school.night(1, idle, classes(1))
     assert empty_school.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
     assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(empty_school)
+    assert "below its heading a line each, such as Autumn,2026-09-01,2026-12-18" in page(empty_school)
     assert "1 to watch: 1 low completion" in page(empty_school)
     empty_school.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
     assert "inactive at once" not in page(empty_school)
@@ -109,6 +110,20 @@ def test_a_few_who_are_inactive_are_listed_as_ever(empty_school: House) -> None:
     empty_school.night(1, pupils(night(1), dict.fromkeys(range(1, 20), LAST_DAY)), classes(1))
     assert "inactive at once" not in page(empty_school)
     assert "19 to watch: 19 inactive" in page(empty_school)
+
+
+def test_without_terms_many_who_turn_inactive_ask_for_them(empty_school: House) -> None:
+    """As holidays begin, some a night: the page and the status say what it may be, and how to write it."""
+    lately = dict.fromkeys(range(1, 13), night(1) - timedelta(days=24))
+    empty_school.night(1, pupils(night(1), lately), classes(1))
+    told = "12 of 40 students turned inactive within a week"
+    line = f"{told}, which looks like holidays. Write the school's terms into terms.csv in the warehouse's folder"
+    line += ", below its heading a line each, such as Autumn,2026-09-01,2026-12-18: then only days of term count"
+    assert f"{line}." in page(empty_school)
+    assert line_of(empty_school.rollbook(), "terms") == line
+    with_terms(empty_school, Term("All year", SUMMER.first_day, AUTUMN.last_day)).night(2)
+    assert "turned inactive" not in page(empty_school)
+    assert line_of(empty_school.rollbook(), "terms") is None
 
 
 def test_a_silence_in_term_asks_for_no_terms(empty_school: House) -> None:

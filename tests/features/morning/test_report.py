@@ -152,10 +152,12 @@ def test_the_students_to_watch_are_named_by_severity_with_reasons(fortnight: Sch
     ]
 
 
-def test_without_names_it_says_where_they_are_and_shows_no_command(fortnight: School) -> None:
-    shown = text(made(fortnight))
-    assert "in Explore under To watch" in shown
-    assert "rollbook export" not in shown
+def test_without_names_it_says_how_to_open_them_and_leads_nowhere(fortnight: School) -> None:
+    """Of explore it knows no address that holds for its reader, and so has no link."""
+    page = made(fortnight)
+    assert "<code>rollbook explore</code>, typed on the machine that Rollbook runs on, opens them" in page
+    assert "with <code>ROLLBOOK_REPORT_NAMES=1</code> among the settings, this page names them" in page
+    assert "<a " not in page
 
 
 def test_leaving_the_school_is_not_leaving_a_class(fortnight: School) -> None:

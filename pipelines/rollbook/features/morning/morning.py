@@ -49,9 +49,15 @@ CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # on the first night the rest are folded, later those as before
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
+# As holidays begin: so many, and such a share of the students, turn inactive within a week.
+TURNED_STUDENTS, TURNED_SHARE = 10, 0.1
+HOW_TO_TERMS = (
+    "Write the school's terms into terms.csv in the warehouse's folder, below its heading a line each, such as"
+    " Autumn,2026-09-01,2026-12-18: then only days of term count"
+)
 REASONS = (
     ("is_falling", "falling fast"),
-    ("is_never_logged_in", "never logged in"),
+    ("is_never_logged_in", "first login overdue"),
     ("is_inactive", "inactive"),
     ("is_low_completion", "low completion"),
     ("is_low_score", "low score"),
@@ -137,6 +143,7 @@ class Morning:
     active_classes: int
     changes: tuple[str, ...]  # of the newest day, in sentences
     silence: Silence | None
+    holidays: str  # a sentence, if many turned inactive at once and terms.csv has no terms
     terms_ended: date | None  # the last day of the last term, if that is over
     to_watch: int
     several_reasons: int
@@ -168,6 +175,7 @@ def load_morning(
     students = _one(con, "SELECT COUNT(*) FROM main.students")
     trend = _trend(con, day)
     silence = _common_silence(con, students, trend[-1].active_students)
+    looks_like = "" if silence else holidays(con)
     then = week_before(trend, day)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     watched, compared = _watched_classes(con), _compared_classes(con)
@@ -178,6 +186,7 @@ def load_morning(
         active_classes=_one(con, "SELECT COUNT(*) FROM main.classes WHERE class_status = 1"),
         changes=tuple(_changes(con, day)),
         silence=silence,
+        holidays=looks_like,
         terms_ended=_one(con, f"SELECT MAX(last_day) FROM main.terms HAVING MAX(last_day) < DATE '{day}'"),
         to_watch=to_watch,
         several_reasons=several,
@@ -240,7 +249,7 @@ def _compared_classes(con: duckdb.DuckDBPyConnection) -> list[ComparedClass]:
     """The classes from the furthest ahead to the furthest behind."""
     query = f"""
         SELECT
-            c.class_title, COALESCE(student_count, roster_students) AS students, average_completion_rate AS completion,
+            c.class_title, roster_students AS students, average_completion_rate AS completion,
             average_score AS score, completion_vs_course AS points
         FROM main.class_comparison INNER JOIN {_TITLED} AS c USING (class_id)
         WHERE completion_vs_course IS NOT NULL AND NOT is_small
@@ -278,6 +287,19 @@ def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) 
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
     con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
     return Silence(inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
+
+
+def holidays(con: duckdb.DuckDBPyConnection) -> str:
+    """What to do where many students turned inactive within a week, and terms.csv has no terms; else empty."""
+    if _one(con, "SELECT COUNT(*) FROM main.terms"):
+        return ""
+    turned = _one(con, sql("turned_inactive"))
+    students = _one(con, "SELECT COUNT(*) FROM main.students")
+    if turned < TURNED_STUDENTS or turned <= TURNED_SHARE * students:
+        return ""
+    return (
+        f"{turned:,} of {students:,} students turned inactive within a week, which looks like holidays. {HOW_TO_TERMS}"
+    )
 
 
 def _counted_again(con: duckdb.DuckDBPyConnection, since: date) -> int:
@@ -493,6 +515,7 @@ def render(
             stale_hours=STALE_HOURS,
             least_students=SMALL_CLASS,
             most_named=NAMED,
+            how_to_terms=HOW_TO_TERMS,
             named_at_once=NAMED_AT_ONCE if morning.watch_changes is None else sum(n.is_new for n in morning.named),
             trend=last_days(morning.trend) if morning.trend else "",
         )
