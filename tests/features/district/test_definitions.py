@@ -96,6 +96,9 @@ def test_a_failed_run_names_its_institution_and_keeps_count_of_refused_keys(
 
     # It is approved by itself, and that is its outcome of the night.
     held = [two_hosts.house("birch").landings(today)[-1].hold_digest]
+    shown = graph.checks(held_run)["published/rollbook:nothing_held"].metadata["paste to approve (birch)"].value
+    options = {"held": held, "reason": "", "institution": "birch"}
+    assert json.loads(str(shown)) == {"ops": {"approve": {"config": options}}}
     unknown = "institutions.toml has no such institution: it has ash, birch, cedar"
     for wrong, says in (({}, "This is a district: name the institution"), ({"institution": "elm"}, unknown)):
         assert says in str(graph.failure(job.by_hand("approve_held", held=held, **wrong))[1])
