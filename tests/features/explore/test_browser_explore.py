@@ -118,6 +118,12 @@ def test_a_search_from_any_page_leads_to_teachers_and_whom_to_watch(
         page.get_by_role("link", name="Show all").click()
         expect(page).to_have_url(re.compile("reason=is_low_completion"))
         assert "teacher=" not in page.url
+        page.get_by_role("button", name="Spoken to").first.click()
+        expect(page.get_by_text(", 1 spoken to")).to_be_visible()
+        expect(page).to_have_url(re.compile("reason=is_low_completion"))
+        page.goto(explored.page("/watch?sort=change&desc=1"))
+        page.get_by_role("button", name="Back", exact=True).click()
+        expect(page.get_by_text(", 1 spoken to")).to_have_count(0)
         assert fits(page)
 
 

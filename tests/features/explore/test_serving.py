@@ -309,7 +309,14 @@ def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_pat
         assert send(f"until={until}", {}).status == 401
         for foreign in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"}):
             assert send(f"until={until}", cookie | foreign).status == 403
-        for wrong in ("until=tomorrow", "until=2020-01-01", "until=9999-12-31", "until=" + "1" * 5000):
+        for wrong in (
+            "until=tomorrow",
+            "until=2020-01-01",
+            "until=9999-12-31",
+            "until=" + "1" * 5000,
+            f"list={'1' * 5000}&until={until}",
+            "",
+        ):
             assert send(wrong).status == 404
         assert send(f"until={until}", key=1).status == 404
         assert not (small.warehouse / "contacted.csv").exists()
@@ -321,9 +328,25 @@ def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_pat
         assert f"spoken to, back on {until}" in ask(explored, f"/watch?text={quote(name)}").text
         assert send("until=").status == 303
         assert links()[0] == f"/student/{first}"
+
+        def to_speak_to(query: str = "") -> list[str]:
+            shown = re.search(
+                r"<strong>(\d+) to speak to</strong>(?:, (\d+) spoken to)?", ask(explored, f"/watch{query}").text
+            )
+            assert shown
+            return [*shown.groups("0")]
+
+        (total, _) = to_speak_to()
+        ticked = send(f"list=sort%3Dstudent%26text%3D%C3%89&until={until}")
+        assert (ticked.status, ticked.headers["Location"]) == (303, "/watch?sort=student&text=%C3%89")
+        assert to_speak_to() == [str(int(total) - 1), "1"]
+        assert to_speak_to(f"?text={quote(name)}") == ["0", "1"]
+        assert send(f"list=//evil.example&until={until}").headers["Location"] == "/watch?//evil.example"
+        assert " to speak to" not in ask(explored, "/watch?show=gone").text
+        assert send("until=").status == 303
     (log,) = (small.warehouse / "private").glob("access-*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["students"] for line in lines if line["what"] == "contacted"] == [1, 1]
+    assert [line["students"] for line in lines if line["what"] == "contacted"] == [1] * 5
 
 
 def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     is_download = "csv" in params
     about = sql("watch_about", students="(SELECT LIST(student_id) FROM watched)") if is_download else ""
     book.watching(day)
-    book.resting(day)
+    resting = book.resting(day)
     listing = book.listing(
         params,
         sql("watch", flag=flag, about=about),
@@ -107,6 +107,11 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         day=day,
         **{name: number(params, name) for name in of},
     )
+    is_open = None  # whom to speak to is asked of the newest day
+    if day == book.days[0] and show != "gone":
+        ((is_open,),) = book.read(
+            f"SELECT COUNT(*) FROM ({listing.query}) WHERE change NOT LIKE 'spoken%'", **listing.values
+        )[1]
     if not is_download:
         parts = (listing.rows, *listing.others)
         ids = [row[0] for part in parts for row in part]
@@ -121,6 +126,10 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         **narrowed,
         "choices": _choices(book, day, narrowed["only"]),
         "listing": listing,
+        "is_open": is_open,
+        "resting": resting,
+        "back": _back(),
+        "query": str(params),
         "days": book.days,
         "day": day,
         "before": next((d for d in book.days if d < day), None),
@@ -244,7 +253,7 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     return {
         "until": book.resting(book.days[0]).get(key),
         "today": date.today(),  # noqa: DTZ011 - of the person at this machine
-        "back": date.today() + timedelta(days=RESTS),  # noqa: DTZ011 - likewise
+        "back": _back(),
         "title": records[0].name,
         "found": records[0],
         "reused_since": reused[0].since,
@@ -259,11 +268,15 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     }
 
 
-def contacted(book: Book, params: QueryParams, key: int) -> None:
-    """Note that a student was spoken to today, `until` a day; without a day, that the student is back on the list."""
+def contacted(book: Book, params: QueryParams, key: int) -> str:
+    """Note that a student was spoken to today, `until` a day; without a day, that the student is back on the list.
+    Returns the address of the page whose form it was: the student's, or the `list` of whom to watch.
+    """
     if not book.rows("SELECT 1 FROM main.students WHERE student_id = $id", id=key):
         raise ArgumentError("This student is not listed. Find another one")
-    text, today = params.get("until", ""), date.today()  # noqa: DTZ011 - of the person at this machine
+    if "until" not in params:  # an empty one is a choice
+        raise ArgumentError("The form did not arrive whole. Narrow the list less, and send it again")
+    text, today = params["until"], date.today()  # noqa: DTZ011 - of the person at this machine
     try:
         until = date.fromisoformat(text) if text else None
     except ValueError:
@@ -273,6 +286,7 @@ def contacted(book: Book, params: QueryParams, key: int) -> None:
     book.note("explore", "contacted", 1)
     with machine_errors(book.warehouse):
         editable.contact(book.warehouse, key, min(today, book.days[0]), until)
+    return f"/watch?{params['list']}" if "list" in params else f"/student/{key}"
 
 
 def compare(book: Book, params: QueryParams) -> dict[str, Any]:
@@ -455,6 +469,11 @@ def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
     if text and str(day) != text:
         raise ArgumentError(f"Nothing was landed on this day: choose one from {book.days[-1]} to {book.days[0]}")
     return day
+
+
+def _back() -> date:
+    """The day on which a student is back on the list who is spoken to today."""
+    return date.today() + timedelta(days=RESTS)  # noqa: DTZ011 - of the person at this machine
 
 
 def _since(book: Book) -> date:

@@ -40,7 +40,7 @@ from rollbook.util.text import cell as text_of
 from rollbook.util.text import figure, printable
 
 STOP_WITHIN = 3  # seconds, for open pages
-MAX_SENT = 1_000  # bytes of a form
+MAX_SENT = 4_000  # bytes of a form
 # The only script of the pages: `/` leads to the search. The policy names it by its digest, so no other script runs.
 SCRIPT = files(__package__).joinpath("search.js").read_text(encoding="utf-8")
 SCRIPT_DIGEST = b64encode(sha256(SCRIPT.encode()).digest()).decode()
@@ -140,14 +140,14 @@ async def _sent(request: Request) -> bytes:
 
 
 def _written(request: Request, sent: bytes, menu: dict[str, str]) -> Response:
-    """Note what a student's form says, and lead back to the student."""
+    """Note what a student's form says, and lead back to the page of the form."""
     try:
         book = new_book()
         with book.open():
-            pages.contacted(book, QueryParams(sent), **request.path_params)
+            address = pages.contacted(book, QueryParams(sent), **request.path_params)
     except (RollbookError, duckdb.Error) as found:
         return _trouble(found, request, menu)
-    return RedirectResponse(f"/student/{request.path_params['key']}", 303, headers=PRIVATE)
+    return RedirectResponse(address, 303, headers=PRIVATE)
 
 
 def _trouble(found: Exception, request: Request, menu: dict[str, str]) -> Response:
