@@ -22,7 +22,9 @@ QUOTED = "Pupil Number7 <pupil.7@school.example>"
 
 # Each makes one call fail as a library might, with a record in its text.
 IN_A_STAGE = f"from rollbook import night\ndef fail(*_, **__): raise ValueError({QUOTED!r})\nnight.snapshot = fail"
-IN_A_COMMAND = f"from rollbook.reading.formats import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
+IN_A_COMMAND = (
+    f"from rollbook.reading import query\ndef fail(*_, **__): raise KeyError({QUOTED!r})\nquery.open_published = fail"
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def run(environment: dict[str, str], broken: str, *arguments: str, **more: str) 
     ("broken", "typed", "says"),
     [
         pytest.param(IN_A_STAGE, "sync", r"ValueError in rollbook/night/__init__\.py", marks=pytest.mark.slow),
-        (IN_A_COMMAND, "sql SELECT", r"KeyError in rollbook/export/query\.py"),
+        (IN_A_COMMAND, "sql SELECT", r"KeyError in rollbook/reading/query\.py"),
     ],
 )
 def test_an_unexpected_error_is_told_by_its_kind_and_place(

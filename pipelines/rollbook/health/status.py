@@ -135,6 +135,8 @@ def load_status(
         merged += place.warehouse.merged_days()
     with _noted(problems):
         place.recovery.check_raw()
+    with _noted(problems):
+        raw.erasure_register.read()
     published = place.warehouse.published_file
     if published.is_file() and not problems and not place.warehouse.own.is_unmodified(published):
         problems.append(

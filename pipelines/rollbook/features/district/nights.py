@@ -32,7 +32,7 @@ import msgspec
 
 from rollbook import settings
 from rollbook.assembly import assemble
-from rollbook.errors import RollbookError
+from rollbook.errors import DamagedError, RollbookError
 from rollbook.features.alerts import alerts
 from rollbook.features.alerts.alerts import Alerts
 from rollbook.features.district.worker import (
@@ -385,8 +385,8 @@ def alerts_of(institutions: Iterable[str], clock: Callable[[], datetime] = utc_n
 
 # -- status ------------------------------------------------------------------------------------------------------------
 #
-# Read from each institution's state and its newest day's manifests, and from no database, so that a thousand take
-# seconds. Also as a page.
+# Read from each institution's state, its newest day's manifests and its published file's list of days, so that a
+# thousand take seconds. Also as a page.
 #
 # The page adds figures and where the contract drifts, from `district.duckdb` if that file is there. The page names
 # institutions and no pupils; an undeclared field is named only if several records have it, since a single record's may
@@ -461,7 +461,9 @@ def _look(district: Institutions, name: str) -> InstitutionStatus:
     try:
         rollbook = assemble(settings.load(fetches=False, institution=name), clock=district.clock)
         last, good = last_sync(rollbook.raw, state), rollbook.newest()
-        newest = max(rollbook.warehouse.merged_days(), default=None)
+        newest = None
+        with suppress(DamagedError):  # the next sync says what is wrong with the file, or makes it again
+            newest = max(rollbook.warehouse.merged_days(), default=None)
         shown = rollbook.warehouse.shown([good.snapshot_date] if good else [])
         due, late_by = freshness(rollbook.settings, rollbook.clock(), good, shown)
     except (RollbookError, OSError) as error:
