@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rollbook.settings import ROOT
 from tests.support.nights import FIRST, House, night
 from tests.support.reading import rows
 from tests.support.records import Record, school_class, student
@@ -100,7 +101,7 @@ DECLARED = ("excuses", "teachers", "teacher_subjects", "student_guardians")
 
 def sync_with(house: House, copy: Path, work: str = "sync(rollbook.writer())") -> None:
     """Sync tonight, or do other work, with another copy of the package, in a process of its own."""
-    environment = {**os.environ, **house.environment(), "PYTHONPATH": str(copy)}
+    environment = {**os.environ, **house.environment(), "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
     command = [sys.executable, "-c", SYNC + work, house.now.isoformat()]
     done = subprocess.run(command, check=False, cwd=copy, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -115,7 +115,7 @@ def test_status_says_of_which_version_the_file_is(coded_school: House, monkeypat
 
     assert "does NOT match the published file, but is up to no day: the next sync makes it again" in line()
     coded_school.night(1)
-    assert line().endswith("rollbook-pseudonymous.duckdb matches the published file")
+    assert line().endswith("rollbook-pseudonymous.duckdb matches the published file.")
     with monkeypatch.context() as patch:
         patch.setattr("rollbook.features.pseudonymous.pseudonymous.Pseudonymous.before_publish", lambda *_: None)
         coded_school.night(2)
