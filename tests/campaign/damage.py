@@ -32,9 +32,9 @@ def digest(path: Path) -> str:
 
 
 def cut(path: Path, random: Random) -> None:
-    """The end of a file is lost."""
+    """The end of a file is lost; an empty one has a byte instead."""
     content = path.read_bytes()
-    writable(path).write_bytes(content[: random.randrange(len(content))])
+    writable(path).write_bytes(content[: random.randrange(len(content))] if content else b"0")
 
 
 def scribble(path: Path, random: Random) -> None:
