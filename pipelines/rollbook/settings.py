@@ -282,7 +282,7 @@ class SourceSettings(Group):
         SecretStr(""),
         "the file that holds the institution's key as issued, and nothing else; only its owner should be able to read"
         " it: `chmod 600 .api-key`. The key goes to that address alone. In the environment or in `.env`"
-        " (`ROLLBOOK_API_KEY`) it works, too, but `dagster dev` would show it to whoever launches a run",
+        " (`ROLLBOOK_API_KEY`) it works, too, but `dagster dev` would show it to anybody who launches a run",
         example=".api-key",
         unset="(required)",
     )

@@ -1,6 +1,6 @@
 """What was made of each day, as Dagster's events: of a run's own days, and of days that were landed without Dagster.
 
-The warehouse says everything, so that an event is the same whoever records it.
+The warehouse says everything, so that an event is the same, no matter what records it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -117,7 +117,7 @@ class Listeners:
             listener.check()
 
     def unreported(self) -> Listeners:
-        """The same, none of which learns how a sync ends: whoever runs many reports that."""
+        """The same, none of which learns how a sync ends: who runs many of them reports that."""
         return Listeners(self.root, self.each, reports=False)
 
     def find(self, kind: type[L]) -> L | None:

@@ -122,7 +122,10 @@ def last_days(days: Sequence[Row]) -> str:
 
 
 def ends(low: float, high: float) -> tuple[float, float]:
-    """The ends of a scale for values: at least ten apart, so that noise is no fall; within 0 to 100 if these are."""
+    """The ends of a scale for values: at least ten apart, so that noise does not look like a fall.
+
+    They are within 0 to 100 if the values are.
+    """
     spare = max(LEAST_SPAN - (high - low), 0) / 2
     low_end, high_end = low - spare, high + spare
     shift = max(-low_end, 0) if low >= 0 else 0

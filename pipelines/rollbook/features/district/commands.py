@@ -228,7 +228,7 @@ def district_registry() -> Registry:
     registered = registry()
     if registered is None:
         raise SettingError(
-            f"There is no {FILE} at the root, so there is no district: `rollbook district add --help` says how to make"
+            f"There is no {FILE} at the root, so no district is set up: `rollbook district add --help` says how to make"
             " it; for one school, use the command without `district`"
         )
     if not registered.institutions:

@@ -154,11 +154,11 @@ def make(
         report = _load(con, since, edition)
     common = {"school": school or "", "day": day, "since": since, "edition": edition, "paper": paper}
     short = partial(_short, of=day)
-    words = partial(in_words, short=short)
+    words = partial(readable_reason, short=short)
     template = pages.environment("rollbook.features.pages", short=short, figure=figure, words=words).get_template
     sheets = [*_sheets(report)]
     if not sheets:  # classes and teachers alone, of which a family gets no page
-        raise ArgumentError("No student is listed there, so there is no page for a family")
+        raise ArgumentError("No student is listed there, so a family has nothing to read: choose a class with students")
     subject = f"{sheets[0][2].title}: progress report" if sheets[0][0] == chosen.kind else "Progress reports"
     title = f"{subject}, {school}, {short_date(day)} {day.year}"
     browser = printing.browser(len(sheets)) if pdf else None
@@ -236,7 +236,7 @@ def _short(shown: date, of: date) -> str:
     return f"{short_date(shown)}{year}{' (in the future)' if shown > of else ''}"
 
 
-def in_words(reason: str, short: Callable[[date], str]) -> str:
+def readable_reason(reason: str, short: Callable[[date], str]) -> str:
     """A reason as the rest of a page is written: its days as these, its measures with one decimal."""
     reason = DAY.sub(lambda day: short(date.fromisoformat(day[0])), reason)
     return MEASURE.sub(lambda value: figure(float(value[0])), reason)
