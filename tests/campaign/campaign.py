@@ -15,7 +15,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
@@ -26,9 +26,10 @@ from typing import Any
 from unittest.mock import patch
 
 import duckdb
+import pytest
 
 from rollbook import errors
-from rollbook.errors import DamagedError, ExpiredError, HeldError, RollbookError
+from rollbook.errors import DamagedError, ExpiredError, HeldError, LostError, RollbookError
 from rollbook.features.mirror.mirror import Mirror
 from rollbook.night import past
 from rollbook.night.past import always
@@ -622,9 +623,13 @@ class Campaign:
         return path.is_file() and damage.digest(path) not in self.spoiled
 
     def accept_loss(self, *days: date) -> None:
-        """Go on without the expired days, and without other days that are gone."""
+        """Go on without the expired days, and without other days that are gone; the copy keeps those until it is told,
+        and says so.
+        """
         self.note("the loss is accepted")
-        past.rebuild(self.rollbook.writer(), confirm=always, accept_loss=True)
+        is_kept_in_copy = pytest.raises(LostError, match="mirror sync --accept-loss") if self.copy and days else None
+        with is_kept_in_copy or nullcontext():
+            past.rebuild(self.rollbook.writer(), confirm=always, accept_loss=True)
         if self.copy:
             self.rollbook.listener(Mirror).update(self.house.now, accept_loss=True)
         self.ledger.forget(days)
