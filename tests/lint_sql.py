@@ -61,7 +61,7 @@ ALWAYS: dict[str, object] = {
     "some_ids": "id >= 1",
     "change_keys": CHANGE_KEYS,
     "most": 10,
-    "fed": catalog.FED,
+    "fed": (("students", ("student_id",)), ("student_classes", ("student_id", "class_id"))),
     "version": "a1b2",
     "flags": ("is_falling", "is_inactive"),
     "day": "DATE '2026-10-07'",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rollbook.errors import DeclarationError
+from rollbook.feature import relations
 from rollbook.settings import ROOT
 from rollbook.store import schema
 from rollbook.tables import TABLES, Table, fingerprint
@@ -36,7 +37,7 @@ COLUMNS = {
 
 def test_every_column_of_text_says_whether_it_is_personal() -> None:
     """Somebody must decide, since what is personal is left out of the pseudonymous file."""
-    declared = [*schema.declared(), schema.OBSERVED]
+    declared = [*schema.declared(), schema.OBSERVED, *relations()]
     texts = [(f"{r.schema}.{r.name}", c) for r in declared for c in r.columns if c.is_text]
     assert len(texts) > 60
     assert [(name, c.name) for name, c in texts if c.personal is None] == []

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
+    from rollbook.tables import Relation
+    from rollbook.views.additions import Connection, NextFile
+    from rollbook.views.catalog import Macro
     from rollbook.views.dictionary import Chapter
 
 
@@ -53,6 +56,25 @@ class Feature:
         """Pages that are served beside Dagster's UI."""
         return ()
 
+    def relations(self) -> Iterable[Relation]:
+        """Tables that it adds to the published file."""
+        return ()
+
+    def macros(self, version: str) -> Iterable[Macro]:  # noqa: ARG002 - see the class
+        """Macros that it adds to a version of the published file."""
+        return ()
+
+    def look(self, con: Connection) -> object:  # noqa: ARG002 - see the class
+        """What `fill` needs of the published file, attached as `published`: read while the service is still asked, and
+        only if there is time. None for nothing.
+        """
+        return None
+
+    def fill(self, con: Connection, file: NextFile) -> None:
+        """Fill its tables in the next file, before the checks, or in a file from which a student was erased. An error
+        fails the publish.
+        """
+
     def chapters(self) -> Iterable[Chapter]:
         """Chapters of the data dictionary."""
         return ()
@@ -69,6 +91,16 @@ def present() -> tuple[Feature, ...]:
         name: import_module(f"rollbook.features.{name}").FEATURE for name in resolve_name("rollbook.features:FEATURES")
     }
     return tuple(each for each in there.values() if there.keys() >= set(each.needs))
+
+
+def relations() -> list[Relation]:
+    """The tables that they add to the published file."""
+    return [relation for each in present() for relation in each.relations()]
+
+
+def macros(version: str = "") -> list[Macro]:
+    """The macros that they add to a version of the published file."""
+    return [macro for each in present() for macro in each.macros(version)]
 
 
 def settings_groups() -> Iterator[Any]:

@@ -17,6 +17,7 @@ from rollbook.source.fetch import utc_now
 from rollbook.source.pagination import Progress
 from rollbook.store.lake import Lake
 from rollbook.store.warehouse import Warehouse
+from rollbook.views.additions import Addition
 
 L = TypeVar("L", bound=Listener)
 
@@ -24,13 +25,16 @@ L = TypeVar("L", bound=Listener)
 class Rollbook:
     """One institution, as a command opens it. No stage takes it: each is given what it reads."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Callable[[], datetime] = utc_now, additions: tuple[Addition, ...] = ()
+    ) -> None:
         self.settings = settings
         self.clock = clock
         root = settings.warehouse_path
         self.place = Place(
             RawStore(root / "raw"),
             Warehouse(root, settings.file_mode, shared_mode=settings.shared_mode, district=settings.district_path),
+            additions,
         )
         self.listeners = Listeners(root)
 

@@ -80,6 +80,20 @@ def test_a_feature_can_go_with_its_folder_and_its_line(feature: str, tmp_path: P
         assert house.query("SELECT COUNT(*) FROM students") == [(19,)]
 
 
+def test_a_file_loses_what_a_feature_that_is_gone_had_added(tmp_path: Path) -> None:
+    source, home = without("feed", tmp_path), dagster_home(tmp_path / "home")
+    told = "SELECT COUNT(*) FROM duckdb_functions() WHERE function_name = 'changes_since'"
+    kept = "SELECT COUNT(*) FROM duckdb_tables() WHERE schema_name = 'ops' AND table_name IN ('feed', 'publishes')"
+    with new_house(students(20), classes(2)) as house:
+        house.now = datetime.now(UTC)
+        house.sync()
+        assert (house.query(told), house.query(kept)) == ([(1,)], [(2,)])
+        assert "-> 0" in run(source, house, home, "sync")
+        assert (house.query(told), house.query(kept)) == ([(0,)], [(0,)])
+        house.sync()
+        assert house.query("SELECT change FROM changes_since(1, 1)") == [("read everything",)]
+
+
 def test_files_of_a_feature_that_is_gone_stop_an_erasure(tmp_path: Path) -> None:
     source, home = without("morning", tmp_path), dagster_home(tmp_path / "home")
     with new_house(students(20), classes(2)) as house:

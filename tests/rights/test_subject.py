@@ -17,6 +17,7 @@ import pytest
 
 from rollbook.assembly import personal
 from rollbook.errors import ArgumentError, DamagedError, HeldError
+from rollbook.feature import relations
 from rollbook.features.pseudonymous.pseudonymous import Codes, begin
 from rollbook.night.discard import discard
 from rollbook.reading import access
@@ -122,13 +123,13 @@ def test_it_says_when_somebody_noted_to_have_spoken_to_the_student(found: Subjec
 def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:
     """A column with a new name that holds students' ids must be added to `about_students.sql`."""
     names = {c.name for t in TABLES.values() for c in t.columns} | {
-        c.name for r in (*KEPT, OBSERVED) for c in r.columns
+        c.name for r in (*KEPT, OBSERVED, *relations()) for c in r.columns
     }
     names |= {name for view in catalog.views() for name, _ in view.columns}
     ids = {name for name in names if re.search(r"(^|_)id$", name)}
     classes = {"class_id", "left_class_id", "joined_class_id"}
     assert ids == {"id", "student_id", "course_id", "teacher_id", "reference_id", "school_id"} | classes
-    with_id = {r.name for r in (*KEPT, OBSERVED) if any(c.name == "id" for c in r.columns)}
+    with_id = {r.name for r in (*KEPT, OBSERVED, *relations()) if any(c.name == "id" for c in r.columns)}
     assert with_id == {"rejects", "refused_values", "observed", "version"}  # the last is the published file's own
 
 

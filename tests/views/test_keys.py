@@ -6,13 +6,14 @@ from collections.abc import Collection
 
 import pytest
 
+from rollbook.feature import relations
 from rollbook.store import schema
 from rollbook.store.schema import OBSERVED
 from rollbook.tables import Relation
 from rollbook.views import catalog
 from tests.support.warehouses.school import School
 
-TABLES = [r for r in (*schema.declared(), OBSERVED) if r.key]
+TABLES = [r for r in (*schema.declared(), OBSERVED, *relations()) if r.key]
 # There every night, so that an empty view would prove nothing.
 FILLED = {"changes", "thresholds", "syncs", "sync_sets", "days", "proven", "version", "observed", "students", "classes"}
 

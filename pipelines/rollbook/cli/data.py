@@ -81,18 +81,19 @@ def docs(
     With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
+    from rollbook.feature import relations
     from rollbook.views import dictionary
 
     written = target or ROOT / DICTIONARY
     if dbt_folder is not None:
         if processing or target is not None:
             raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
-        written = dictionary.write_dbt(dbt_folder)
+        written = dictionary.write_dbt(dbt_folder, relations())
     elif processing:
         from rollbook.defs.runs import KEEP_DAYS
         from rollbook.rights.processing import render
 
-        text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS)
+        text = render(load(fetches=False), at=datetime.now(UTC), home=home(), run_days=KEEP_DAYS, added=relations())
         if target is None:
             sys.stdout.write(text)
             return

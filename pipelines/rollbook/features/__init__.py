@@ -11,6 +11,7 @@ FEATURES = (
     "morning",
     "pages",
     "export",
+    "feed",
     "notebook",
     "why",
     "explore",

@@ -17,12 +17,12 @@ from rollbook.errors import DamagedError
 from rollbook.landing.erased import Matcher, StudentTraces, clean_certificate, find, rewrite
 from rollbook.night.place import Clock, Place
 from rollbook.source.pagination import Progress
-from rollbook.store import feed, ops, schema, without
+from rollbook.store import ops, schema, without
 from rollbook.store.clean import clean
 from rollbook.store.published import remove
 from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
-from rollbook.views import catalog, editable
+from rollbook.views import additions, catalog, editable
 
 # Returns the matcher for students erased after the first n erasures.
 GoneSince = Callable[[int], Matcher]
@@ -32,6 +32,7 @@ class Erasures:
     """The erasures of one warehouse. Requires the writer lock."""
 
     def __init__(self, place: Place, clock: Clock, progress: Progress) -> None:
+        self.place = place
         self.raw = place.raw
         self.warehouse = place.warehouse
         self.erasure_register = place.raw.erasure_register
@@ -96,10 +97,11 @@ class Erasures:
                 without.remove_from_file(con, erased.__contains__, digests)
                 ops.clean_reasons(con, erased.cleaned)
                 ops.record_again(con, self.raw)
-                feed.begin(con)
                 # A new version: the files beside the published file are made again. The macros answer for this
                 # version only.
-                catalog.create_macros(con, catalog.macros(ops.stamp(con, self.clock())))
+                version = ops.stamp(con, self.clock())
+                catalog.create_macros(con, catalog.macros(version))
+                additions.fill(con, self.place.additions, additions.NextFile(version))
             clean(warehouse.next, warehouse.scratch)
             warehouse.replace(path)
             self.progress("published files", number, len(behind))

@@ -17,6 +17,7 @@ from rollbook.night.landings import Composer, Landings
 from rollbook.night.recovery import Recovery
 from rollbook.store.lake import Lake
 from rollbook.store.warehouse import Warehouse
+from rollbook.views.additions import Addition
 
 Clock = Callable[[], datetime]
 
@@ -50,10 +51,13 @@ class Rules(policy.HoldLimits, Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """An institution's folders: what was landed (`raw`), and what is made from that (`warehouse`, with the lake)."""
+    """An institution's folders: what was landed (`raw`), and what is made from that (`warehouse`, with the lake); and
+    what features add to the published file.
+    """
 
     raw: RawStore
     warehouse: Warehouse
+    additions: tuple[Addition, ...] = ()
 
     @property
     def lake(self) -> Lake:

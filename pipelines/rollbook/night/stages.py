@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from rollbook.errors import CheckError, ContractChangedError, HeldError, RollbookError
 from rollbook.flatten import rows
@@ -25,13 +23,13 @@ from rollbook.night.listeners import Listeners
 from rollbook.night.place import Clock, Place, Rules, quiet
 from rollbook.source.fetch import Draft, FetchPlan, fetch, utc_now
 from rollbook.source.pagination import Progress
-from rollbook.store import checks, feed, ops
+from rollbook.store import checks, ops
 from rollbook.store.database import transaction
 from rollbook.store.history.engine import History
 from rollbook.store.lake import DayRecord, Lake, StagedLake
 from rollbook.util import files
 from rollbook.util.text import listed
-from rollbook.views import catalog, editable
+from rollbook.views import additions, catalog, editable
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
@@ -58,7 +56,7 @@ class Merged:
 
     `since` is the first day that the merge changed (None: everything), `unchanged` the tables that no change touched.
     Against the file `base`, only the `touched` tables may differ; None if no table can be compared with that file.
-    `watched` has who was to watch there, if that was found ahead.
+    `found` has what features found there ahead, by feature.
     """
 
     counts: tuple[TableCounts, ...]
@@ -66,18 +64,18 @@ class Merged:
     unchanged: frozenset[str] = frozenset()
     base: Path | None = None
     touched: frozenset[str] = frozenset()
-    watched: pa.Table | None = None
+    found: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What was made while the service was still asked: the landing's day, composed and compared; who was to watch
-    in the published file; and the next file, `merged` with the day of this `digest`. What a search disproves is made
-    again.
+    """What was made while the service was still asked: the landing's day, composed and compared; what features
+    `found` in the published file; and the next file, `merged` with the day of this `digest`. What a search disproves is
+    made again.
     """
 
     compared: Compared
-    watched: pa.Table | None = None
+    found: Mapping[str, object] = field(default_factory=dict)
     digest: str = ""
     merged: Merged | None = None
 
@@ -217,15 +215,15 @@ def _ahead(place: Place, walked: Callable[[], Ingested], searched: Event | None)
     """
     try:
         # While the other process still flattens what came last.
-        watched = _watched(place) if searched is not None else None
+        found = _found(place) if searched is not None else {}
         compared = place.composer.compared_ahead(walked)
         if compared is None:
             return None
         days = place.lake.days(sized=False)
         if searched is None or searched.is_set() or compared.composed.candidate.day < max(days, default=date.min):
-            return Ahead(compared, watched)  # the day is decided by a merge, or the merge is due
+            return Ahead(compared, found)  # the day is decided by a merge, or the merge is due
         record, merged = merge_beside(place, compared.composed, place.landings.discarded_days())
-        return Ahead(compared, watched, record.digest, merged)
+        return Ahead(compared, found, record.digest, merged)
     except Exception as error:  # noqa: BLE001 - only time is lost
         log.info("The day was not made ahead (%s)", type(error).__name__)
         with suppress(OSError):
@@ -233,9 +231,9 @@ def _ahead(place: Place, walked: Callable[[], Ingested], searched: Event | None)
         return None
 
 
-def _watched(place: Place) -> pa.Table | None:
+def _found(place: Place) -> dict[str, object]:
     with place.warehouse.reading() as con:
-        return feed.watched(con, "published.") if place.warehouse.published_file.is_file() else None
+        return additions.look(con, place.additions) if place.warehouse.published_file.is_file() else {}
 
 
 def _students_to_detail(place: Place, details: Details, since: datetime, draft: Draft) -> list[int]:
@@ -348,7 +346,7 @@ def merge(
     base = None if full_refresh else place.recovery.published_file()
     merged = ahead.merged if ahead and ahead.digest == digest and not full_refresh else None
     merged = merged or merge_into(place, base, lake=lake, full_refresh=full_refresh)
-    return replace(merged, watched=ahead.watched if ahead else None)
+    return replace(merged, found=ahead.found if ahead else {})
 
 
 def merge_into(
@@ -415,11 +413,10 @@ def _prepare(place: Place, merged: Merged, shown_from: date | None, now: datetim
             if shown_from is not None:
                 ops.expire_rejects(con, shown_from)
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
-            catalog.create(con, place.lake, shown, ops.stamp(con, now))
-            if merged.base is None:
-                feed.begin(con)
-        if merged.base is not None:
-            feed.record(con, merged.base, merged.since, sorted(merged.touched), merged.watched)
+            version = ops.stamp(con, now)
+            catalog.create(con, place.lake, shown, version)
+        told = additions.NextFile(version, merged.base, merged.since, merged.touched, merged.found)
+        additions.fill(con, place.additions, told)
         # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
         bound = {checks.READABLE}
         findings = checks.examine(con, place.lake, days, merged.since, merged.unchanged, skip=bound)

@@ -23,6 +23,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated
 
 import duckdb
@@ -227,12 +228,15 @@ def _declared_names() -> frozenset[str]:
     """Every name in a published file, and DuckDB's own functions and types: none is a pupil's."""
     from rollbook.views import catalog  # not for `rollbook --help`, which imports the commands
 
+    relations, macros = (
+        resolve_name(f"rollbook.feature:{what}")() for what in ("relations", "macros")
+    )  # it lies above
     names = {*SCHEMAS, "rollbook", "main", "date", "timestamp", "varchar", "bigint", "integer", "double", "boolean"}
-    for relation in declared():
+    for relation in (*declared(), *relations):
         names |= {relation.name, *(column.name for column in relation.columns)}
     for view in catalog.views():
         names |= {view.name, *(name for name, _ in view.columns)}
-    names |= {macro.name for macro in catalog.macros()}
+    names |= {macro.name for macro in (*catalog.macros(), *macros)}
     with duckdb.connect() as con:
         names |= {row[0] for row in con.execute("SELECT DISTINCT function_name FROM duckdb_functions()").fetchall()}
     return frozenset(names)

@@ -6,6 +6,7 @@ no program can know is left to the institution, and marked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from importlib.resources import files as resources
 from pathlib import Path
@@ -21,8 +22,17 @@ from rollbook.util import files
 from rollbook.util.text import count_of, markdown
 
 
-def render(settings: Settings, *, at: datetime, home: Path | None = None, run_days: int = 0) -> str:
-    """Return the record as Markdown. `home` is Dagster's folder, whose runs are kept for `run_days` days."""
+def render(
+    settings: Settings,
+    *,
+    at: datetime,
+    home: Path | None = None,
+    run_days: int = 0,
+    added: Iterable[Relation] = (),
+) -> str:
+    """Return the record as Markdown. `home` is Dagster's folder, whose runs are kept for `run_days` days; `added` are
+    the tables that features add to the published file.
+    """
     from jinja2 import Environment, StrictUndefined
 
     # S701 wants HTML escaping; this is Markdown, and outside values are escaped for it.
@@ -42,7 +52,7 @@ def render(settings: Settings, *, at: datetime, home: Path | None = None, run_da
         service=service.hostname,
         encryption="plain http on this machine" if service.scheme == "http" else "https",
         tables=TABLES.values(),
-        relations=(*KEPT, OBSERVED),
+        relations=(*KEPT, OBSERVED, *added),
         about=_about,
         sets=[s for s in SETS.values() if s.names],
         folder_of=files.folder_mode,

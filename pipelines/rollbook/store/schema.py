@@ -10,7 +10,7 @@ times as large (107 MB instead of 26) and a fifth slower to fill. Tests check th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -40,7 +40,7 @@ _SET = Column("set_name", "VARCHAR", f"The set: {', '.join(SETS)}.", personal=Fa
 # All tables' key columns; `main.changes` has a column for each.
 _KEYS = {c.name: c for t in TABLES.values() for c in t.columns if c.name in t.key}
 CHANGE_KEYS = tuple(_KEYS)
-_ANY_KEY = tuple(
+ANY_KEY = tuple(
     replace(c, required=False, comment=f"{c.comment} NULL where the table has none.") for c in _KEYS.values()
 )
 
@@ -51,7 +51,7 @@ CHANGES = Relation(
     (
         Column("snapshot_date", "DATE", "The snapshot that first showed the change."),
         Column("table_name", "VARCHAR", "The table the change is in.", personal=False),
-        *_ANY_KEY,
+        *ANY_KEY,
         Column("change", "VARCHAR", "added, changed, removed or returned.", personal=False),
         Column("column_name", "VARCHAR", "The changed column; NULL unless changed.", personal=False),
         Column("old_value", "VARCHAR", "The value before, as text.", personal=True),
@@ -257,40 +257,6 @@ VERSION = Relation(
     key=("id",),
 )
 
-PUBLISHES = Relation(
-    "ops",
-    "publishes",
-    "One row per publish that changes_since knows: the last ones of this epoch.",
-    (
-        Column(
-            "number", "BIGINT", "Its number, never given twice: about the microseconds since 1970 when it was made."
-        ),
-        Column("epoch", "BIGINT", "The number of the first publish that this one follows from."),
-    ),
-    key=("number",),
-    pseudonymous=Pseudonymous.EMPTY,
-)
-
-FEED = Relation(
-    "ops",
-    "feed",
-    "One row per publish and row that it made different for readers; see changes_since.",
-    (
-        Column("number", "BIGINT", "The publish."),
-        Column("table_name", "VARCHAR", "The current table, or students_to_watch.", personal=False),
-        *_ANY_KEY,
-        Column(
-            "change",
-            "VARCHAR",
-            "added, changed or removed; corrected: only what was known of past days is different.",
-            personal=False,
-        ),
-    ),
-    key=("number", "table_name", *CHANGE_KEYS),
-    nullable=CHANGE_KEYS,
-    pseudonymous=Pseudonymous.EMPTY,
-)
-
 # A file of the lake in addition to those of the declared tables; read by the view of this name.
 OBSERVED = Relation(
     "snapshots",
@@ -325,12 +291,7 @@ KEPT: tuple[Relation, ...] = (
     MERGED_DAYS,
     PROVEN_DAYS,
     VERSION,
-    PUBLISHES,
-    FEED,
 )
-
-# What tells of publishes: no function of the landed days (G7).
-OF_PUBLISHES = (VERSION, PUBLISHES, FEED)
 
 # Suffix of a table's name while its replacement is made.
 REPLACED = "_was"
@@ -381,8 +342,9 @@ def snapshots() -> Iterator[Relation]:
     yield OBSERVED
 
 
-def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Create missing tables and adapt the others. Returns the schemas with tables whose declaration has changed.
+def ensure(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation] | None = None) -> frozenset[str]:
+    """Create missing tables and adapt the others: the declared ones, or these `relations` of features. Returns the
+    schemas with tables whose declaration has changed.
 
     Such a table is replaced by one of its old rows, as far as they have its columns; new columns must be filled from
     the lake or `raw/`, as far as they reach back. Comment-only changes apply in place.
@@ -391,7 +353,7 @@ def ensure(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
         con.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
     there = existing(con)
     changed = set()
-    for relation in declared():
+    for relation in declared() if relations is None else relations:
         have = there.get((relation.schema, relation.name))
         if have is None or have.columns != [(c.name, c.type) for c in relation.columns]:
             if there:

@@ -124,11 +124,8 @@ PARTS: dict[str, object] = {
     "change_keys": CHANGE_KEYS,
 }
 
-# The tables and views that changes_since tells of, each with the key.
-FED = (*((t.name, t.key) for t in TABLES.values()), ("students_to_watch", (SETS["students"].key,)))
-
 # A macro in the file that returns the digest of the views.
-_MADE = "views_digest"
+MADE = "views_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
@@ -278,15 +275,6 @@ def macros(version: str = "") -> tuple[Macro, ...]:
             sql("student_changes", version=version, **PARTS),
         ),
         Macro(
-            "changes_since",
-            ("since_epoch", "since_number"),
-            "What became different for readers after a publish: a row per publish and row of a current table or of"
-            " students_to_watch, with the row as it is now, as JSON (NULL if it is gone). `corrected`: only what was"
-            " known of past days is different. One row `read everything` answers an epoch and number that the file"
-            " does not know, such as NULL: read what you need, and go on from the row's epoch and number.",
-            sql("changes_since", version=version, change_keys=CHANGE_KEYS, fed=FED),
-        ),
-        Macro(
             "as_of_day",
             ("day",),
             "The landed day whose state the macros above return for a day; NULL before the first one.",
@@ -305,8 +293,7 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     # A night's file is a copy of the last file, usually with the same views.
     if _views_made(con) != _views_digest(left_untracked()):
         _make_views(con)
-    with _bound():
-        create_macros(con, macros(version))
+    create_macros(con, macros(version))
 
 
 def check_untracked() -> None:
@@ -372,8 +359,8 @@ def _make_views(con: duckdb.DuckDBPyConnection) -> None:
     """Create the views, and the macro that names the set. Raises CheckError if DuckDB cannot bind a view."""
     with _bound():
         create_views(con)
-    con.execute(f"CREATE OR REPLACE MACRO spans.{_MADE}() AS '{_views_digest(left_untracked())}'")
-    con.execute(f"COMMENT ON MACRO spans.{_MADE} IS 'Internal: which views this file holds.'")
+    con.execute(f"CREATE OR REPLACE MACRO spans.{MADE}() AS '{_views_digest(left_untracked())}'")
+    con.execute(f"COMMENT ON MACRO spans.{MADE} IS 'Internal: which views this file holds.'")
 
 
 @contextmanager
@@ -393,7 +380,7 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
     """Return the digest of the views that a file holds; None if the file has none."""
     (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
     with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` an error would abort the transaction
-        row = aside.execute(f"SELECT {file}.spans.{_MADE}()").fetchone()
+        row = aside.execute(f"SELECT {file}.spans.{MADE}()").fetchone()
         return str(row[0]) if row else None
     return None
 
@@ -424,9 +411,10 @@ def create_snapshots(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collectio
 
 
 def create_macros(con: duckdb.DuckDBPyConnection, of: Iterable[Macro]) -> None:
-    """Create macros, with comments."""
+    """Create macros, with comments. Raises CheckError if DuckDB cannot bind one."""
     for macro in of:
-        con.execute(macro.sql)
+        with _bound():
+            con.execute(macro.sql)
         con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
 
 

@@ -154,8 +154,8 @@ def write(path: Path, chapters: Sequence[Chapter] = ()) -> None:
     write_file(path, render(chapters).encode(), mode=0o644)  # it holds no records
 
 
-def write_dbt(folder: Path) -> Path:
-    """Write `sources.yml` into a folder and return its path.
+def write_dbt(folder: Path, added: Iterable[Relation] = ()) -> Path:
+    """Write `sources.yml` into a folder and return its path. `added` are the tables that features add.
 
     Makes the folder if needed. Raises ArgumentError where it cannot be one, or if it holds a file of that name that
     Rollbook did not write.
@@ -167,22 +167,23 @@ def write_dbt(folder: Path) -> Path:
     if path.is_symlink() or (path.exists() and not is_ours):
         raise ArgumentError(f"{path} was not written by Rollbook, so it is kept: move it, or name another folder")
     make_folder(folder, 0o755)
-    write_file(path, render_dbt().encode(), mode=0o644)  # it holds no records, and is meant to be committed
+    write_file(path, render_dbt(added).encode(), mode=0o644)  # it holds no records, and is meant to be committed
     return path
 
 
-def render_dbt() -> str:
-    """Return the text of `sources.yml`."""
-    document = {"version": 2, "sources": [_source(name) for name in SOURCES]}
+def render_dbt(added: Iterable[Relation] = ()) -> str:
+    """Return the text of `sources.yml`, with the tables that features add."""
+    relations = [*_relations(), *added]
+    document = {"version": 2, "sources": [_source(name, relations) for name in SOURCES]}
     dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
     return f"{MARK}\n{dumped}"
 
 
-def _source(of: str) -> Entry:
+def _source(of: str, relations: Iterable[Relation]) -> Entry:
     about = schema.SCHEMAS[of]
     if of == "snapshots":
         about += " It has no tests here: each would read every landed day."
-    tables = [_table(r) for r in _relations() if r.schema == of]
+    tables = [_table(r) for r in relations if r.schema == of]
     return {"name": SOURCES[of], "description": about, "database": DATABASE, "schema": of, "tables": tables}
 
 

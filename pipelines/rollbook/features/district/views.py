@@ -20,7 +20,7 @@ import duckdb
 
 from rollbook.features.pseudonymous.contents import left_out_of
 from rollbook.store import schema
-from rollbook.store.schema import OF_PUBLISHES, PAGES, SYNCS, VERSION
+from rollbook.store.schema import PAGES, SYNCS, VERSION
 from rollbook.store.statements import INSTITUTION, statements
 from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
@@ -64,7 +64,7 @@ INSTITUTIONS = Relation(
 
 def shared() -> tuple[Relation, ...]:
     """Return the institutions' tables that a district's file has; `pages` describes bodies, which stay with each."""
-    return tuple(r for r in schema.declared() if r not in (PAGES, *OF_PUBLISHES))
+    return tuple(r for r in schema.declared() if r not in (PAGES, VERSION))
 
 
 def views() -> tuple[catalog.View, ...]:

@@ -54,7 +54,7 @@ from rollbook.source.fetch import utc_now
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.published import REGISTERED
-from rollbook.store.schema import OF_PUBLISHES, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
+from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
@@ -656,7 +656,7 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
         for r in declared()
-        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, *OF_PUBLISHES)
+        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS)
     }
     if in_lake:
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]

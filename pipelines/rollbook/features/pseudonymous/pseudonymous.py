@@ -28,6 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from rollbook.errors import DamagedError
+from rollbook.feature import macros, relations
 from rollbook.features.pseudonymous import contents
 from rollbook.features.pseudonymous.contents import STUDENT
 from rollbook.landing import formats
@@ -303,13 +304,18 @@ class Pseudonymous(Listener):
         with connect(self.next, scratch=self.warehouse.scratch) as con:
             con.execute(f"ATTACH {literal(named)} AS named (READ_ONLY)")
             con.execute("ATTACH ':memory:' AS private")
-            release = (release or begin(at)).covering(_students(con))
+            there = con.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'named'")
+            of_features = {(r.schema, r.name): r for r in relations()}
+            # A feature may have come since the file was made.
+            filled = [*schema.declared(), *(of_features[name] for name in there.fetchall() if name in of_features)]
+            release = (release or begin(at)).covering(_students(con, filled))
             con.register("drawn", pa.table({"id": list(release.codes.keys()), "code": list(release.codes.values())}))
             con.execute(
                 "CREATE TABLE private.codes AS SELECT CAST(id AS BIGINT) AS id, CAST(code AS BIGINT) AS code FROM drawn"
             )
             with transaction(con):
                 schema.ensure(con)
+                schema.ensure(con, of_features.values())
                 con.execute("DROP SCHEMA snapshots")
                 con.execute(
                     """
@@ -323,15 +329,15 @@ class Pseudonymous(Listener):
                     {"release": release.name, "began_at": release.began_at.replace(tzinfo=None)},
                 )
             # In parallel, `changes` first, the largest.
-            relations = sorted(schema.declared(), key=lambda relation: relation != CHANGES)
-            each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, relations))])
+            ordered = sorted(filled, key=lambda relation: relation != CHANGES)
+            each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, ordered))])
             with transaction(con):
                 catalog.create_views(con)
                 ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
-                catalog.create_macros(con, catalog.macros(version))
+                catalog.create_macros(con, (*catalog.macros(version), *macros(version)))
                 release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
                 catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
-                contents.comment(con, schema.declared(), catalog.views())
+                contents.comment(con, (*schema.declared(), *of_features.values()), catalog.views())
             con.execute("DETACH named")
             con.execute("CHECKPOINT")
         clean(self.next, self.warehouse.scratch)
@@ -339,11 +345,11 @@ class Pseudonymous(Listener):
         return release
 
 
-def _students(con: duckdb.DuckDBPyConnection) -> list[int]:
-    """The ids of all students in any table, including removed students."""
+def _students(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation]) -> list[int]:
+    """The ids of all students in any of the tables, including removed students."""
     parts = (
         f"SELECT DISTINCT {STUDENT} AS id FROM named.{r.schema}.{r.name}"
-        for r in schema.declared()
+        for r in relations
         if any(c.name == STUDENT for c in r.columns)
     )
     rows = con.execute(f"SELECT DISTINCT id FROM ({' UNION ALL '.join(parts)}) WHERE id IS NOT NULL")

@@ -14,27 +14,92 @@ import secrets
 import time
 from collections.abc import Iterable
 from datetime import date
+from importlib.resources import files as resources
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from rollbook.store.database import literal, transaction
+from rollbook.store.schema import ANY_KEY, CHANGE_KEYS
 from rollbook.store.statements import statements
-from rollbook.tables import TABLES
+from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation
+from rollbook.views.catalog import Macro
+from rollbook.views.dictionary import Chapter, Described
+
+PUBLISHES = Relation(
+    "ops",
+    "publishes",
+    "One row per publish that changes_since knows: the last ones of this epoch.",
+    (
+        Column(
+            "number", "BIGINT", "Its number, never given twice: about the microseconds since 1970 when it was made."
+        ),
+        Column("epoch", "BIGINT", "The number of the first publish that this one follows from."),
+    ),
+    key=("number",),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+FEED = Relation(
+    "ops",
+    "feed",
+    "One row per publish and row that it made different for readers; see changes_since.",
+    (
+        Column("number", "BIGINT", "The publish."),
+        Column("table_name", "VARCHAR", "The current table, or students_to_watch.", personal=False),
+        *ANY_KEY,
+        Column(
+            "change",
+            "VARCHAR",
+            "added, changed or removed; corrected: only what was known of past days is different.",
+            personal=False,
+        ),
+    ),
+    key=("number", "table_name", *CHANGE_KEYS),
+    nullable=CHANGE_KEYS,
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+# The tables and views that changes_since tells of, each with the key.
+FED = (*((t.name, t.key) for t in TABLES.values()), ("students_to_watch", (SETS["students"].key,)))
 
 # A system that polls less often than once in so many publishes reads everything.
 KEPT = 31
 
-sql = statements("rollbook.store")
+sql = statements("rollbook.features.feed")
+
+
+def changes_since(version: str) -> Macro:
+    """The macro, for a version of the file."""
+    return Macro(
+        "changes_since",
+        ("since_epoch", "since_number"),
+        "What became different for readers after a publish: a row per publish and row of a current table or of"
+        " students_to_watch, with the row as it is now, as JSON (NULL if it is gone). `corrected`: only what was"
+        " known of past days is different. One row `read everything` answers an epoch and number that the file"
+        " does not know, such as NULL: read what you need, and go on from the row's epoch and number.",
+        sql("changes_since", version=version, change_keys=CHANGE_KEYS, fed=FED),
+    )
+
+
+def chapter() -> Chapter:
+    """The chapter of the data dictionary."""
+    text = resources("rollbook.features.feed").joinpath("dictionary.md").read_text("utf-8").rstrip()
+    tables = [
+        Described(f"ops.{r.name}", r.comment, r.key, [(f"`{c.name}`", c.type, c.comment) for c in r.columns])
+        for r in (PUBLISHES, FEED)
+    ]
+    return Chapter(text, tables)
 
 
 def begin(con: duckdb.DuckDBPyConnection) -> None:
     """Begin a new epoch in an open file, with this publish."""
-    con.execute("DELETE FROM ops.feed")
-    number = _next_number(con)
-    con.execute("DELETE FROM ops.publishes")
-    con.execute("INSERT INTO ops.publishes VALUES ($1, $1)", [number])
+    with transaction(con):
+        con.execute("DELETE FROM ops.feed")
+        number = _next_number(con)
+        con.execute("DELETE FROM ops.publishes")
+        con.execute("INSERT INTO ops.publishes VALUES ($1, $1)", [number])
 
 
 def watched(con: duckdb.DuckDBPyConnection, file: str) -> pa.Table:

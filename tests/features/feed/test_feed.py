@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from rollbook.features.feed import feed
 from rollbook.night import discard as discards
 from rollbook.night import past
 from rollbook.night.past import always
 from rollbook.night.restore import restore
-from rollbook.store import feed
 from tests.support import reading
 from tests.support.consumer import Consumer
 from tests.support.nights import House, new_house, night

@@ -1,0 +1,97 @@
+"""What features add to the next file: tables that they declare, macros, and the rows.
+
+A file has the tables, views and macros that Rollbook and the features which are there declare, and nothing of a feature
+that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+
+from rollbook.store import schema
+from rollbook.store.database import transaction
+from rollbook.tables import Relation
+from rollbook.views import catalog
+
+Connection = duckdb.DuckDBPyConnection
+
+# What a file holds besides the snapshots' views, which every publish makes again: the kind for DROP, schema, name.
+_THERE = """
+SELECT IF(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name
+FROM duckdb_functions() WHERE NOT internal AND database_name = CURRENT_DATABASE()
+UNION
+SELECT 'VIEW', schema_name, view_name FROM duckdb_views() WHERE NOT internal AND database_name = CURRENT_DATABASE()
+UNION
+SELECT 'TABLE', schema_name, table_name FROM duckdb_tables() WHERE NOT internal AND database_name = CURRENT_DATABASE()
+"""
+
+
+@dataclass(frozen=True)
+class NextFile:
+    """The file that readers are about to get, for what fills it: its `version`, and how it came to be.
+
+    Against the file `base`, of which it is a copy, only the `touched` tables may differ, and in their history only the
+    days from `since` on (None: any). Without a base, it cannot be compared with any file: it is new, its declarations
+    have changed, or a student was erased from it. `ahead` is what `look` found in the published file, by feature.
+    """
+
+    version: str
+    base: Path | None = None
+    since: date | None = None
+    touched: frozenset[str] = frozenset()
+    ahead: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Addition(Protocol):
+    """A feature, as the next file knows it (see `rollbook.feature.Feature`)."""
+
+    @property
+    def name(self) -> str:
+        """The feature's name."""
+
+    def relations(self) -> Iterable[Relation]:
+        """Tables that it declares."""
+
+    def macros(self, version: str) -> Iterable[catalog.Macro]:
+        """Macros, for a version of the file."""
+
+    def look(self, con: Connection) -> object:
+        """Read, while the service is still asked, what `fill` needs of the published file, attached as `published`."""
+
+    def fill(self, con: Connection, file: NextFile) -> None:
+        """Fill its tables. An error fails the publish."""
+
+
+def look(con: Connection, additions: Sequence[Addition]) -> dict[str, object]:
+    """What the features find in the published file, attached as `published`, by feature."""
+    return {each.name: found for each in additions if (found := each.look(con)) is not None}
+
+
+def fill(con: Connection, additions: Sequence[Addition], file: NextFile) -> None:
+    """Bring what features add to an open file up to date; what no feature declares any more goes."""
+    relations = [relation for each in additions for relation in each.relations()]
+    macros = [macro for each in additions for macro in each.macros(file.version)]
+    with transaction(con):
+        drop_others(con, relations, macros)
+        if schema.ensure(con, relations):
+            file = replace(file, base=None)
+        catalog.create_macros(con, macros)
+    for each in additions:
+        each.fill(con, file)
+
+
+def drop_others(con: Connection, relations: Iterable[Relation], macros: Iterable[catalog.Macro]) -> None:
+    """Drop the tables, views and macros of an open file that nothing declares."""
+    declared = {(r.schema, r.name) for r in (*schema.declared(), *schema.snapshots(), *relations)}
+    declared |= {("main", view) for view in catalog.VIEWS}
+    declared |= {("main", m.name) for m in (*catalog.macros(), *macros)} | {("spans", catalog.MADE)}
+    # Macros and views may read tables, and sort before them.
+    for kind, *names in sorted(con.execute(_THERE).fetchall(), key=lambda row: row[0] == "TABLE"):
+        if tuple(names) not in declared:
+            con.execute(f"DROP {kind} {'.'.join(names)}")
