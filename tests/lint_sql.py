@@ -21,7 +21,7 @@ from rollbook.views import catalog
 
 RELATION = "SELECT * FROM some_relation"
 # These are several statements, which the history runs one after the other.
-SEVERAL = ("begin_runs.sql", "refold.sql", "refresh_current.sql", "replace_runs.sql")
+SEVERAL = ("begin_runs.sql", "own_rows.sql", "refold.sql", "refresh_current.sql", "replace_runs.sql")
 # The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
     {
@@ -84,6 +84,8 @@ ALWAYS: dict[str, object] = {
     "flag": "is_falling",
     "about": RELATION,
     "students": "[1]",
+    "kinds": (("email", "students", "email"),),
+    "key_of": {"students": "student_id"},
 }
 
 

@@ -28,7 +28,7 @@ def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> 
     if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history.
     """
     catalog.check_untracked()
-    rollbook = Rollbook(settings, clock=clock, additions=present())
+    rollbook = Rollbook(settings, clock=clock, additions=present(), inputs=present())
     place = rollbook.place
     own = [listener for each in present() if (listener := each.listener(rollbook)) is not None]
     # The erasure comes after all others that hold something: it writes the certificate.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rollbook.defs.resources import School
     from rollbook.health.finding import Finding
+    from rollbook.landing.own import Own
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
@@ -38,6 +39,12 @@ class Feature:
 
     def listener(self, opened: Rollbook) -> Listener | None:  # noqa: ARG002 - see the class
         """What is told of an institution's nights."""
+        return None
+
+    def inputs(self, root: Path) -> Own | None:  # noqa: ARG002 - see the class
+        """The school's own lists in the warehouse at `root`, which a night lands; None where nobody can see which there
+        are.
+        """
         return None
 
     def lines(self, opened: Rollbook) -> Iterable[Finding]:  # noqa: ARG002 - see the class

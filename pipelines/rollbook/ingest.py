@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import reduce
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -45,9 +45,11 @@ import pyarrow.parquet as pq
 
 from rollbook.errors import MachineError
 from rollbook.flatten.rows import Batch, Flattener
+from rollbook.landing import own
 from rollbook.landing.bodies import BodyWriter, LandingFolder, landed
 from rollbook.landing.erased import Gate
 from rollbook.landing.manifest import Body, Drift, LandedBody, Manifest, Received, Reject, Verdict
+from rollbook.landing.own import OWN, Own
 from rollbook.landing.raw import RawStore
 from rollbook.store.staging import Staging, staged_file
 from rollbook.tables import SETS, of_set
@@ -249,9 +251,11 @@ class StagingBodyWriter:
         self._ended_by: Exception | None = None
 
     def add(self, received: Received, content: bytes) -> None:
-        """Write a body. The rows are staged, except a search's: only the end shows which searches count."""
+        """Write a body. The rows are staged, except a search's, since only the end shows which searches count, and a
+        list's of the school's own, which has no rows of a set.
+        """
         self._bodies.add(received, content)
-        if received.kind != "search" and self._ended_by is None:
+        if received.kind not in ("search", OWN) and self._ended_by is None:
             try:
                 self._part(received.set, received.walk).add(landed(received, content))
             except Exception as error:  # noqa: BLE001 - such as a full disk: only the bodies matter, and they are written
@@ -475,11 +479,12 @@ class StagingWriter:
         day: date,
         *,
         recorded: int = 0,
+        own: Own | None = None,
         process: BodyWriterProcess | None = None,
         walks_over: WalksOver | None = None,
     ) -> None:
         """Begin the day's next landing, after those that are `recorded` (`RawStore.reserve`); rows are staged below
-        the folder `aside`.
+        the folder `aside`. The landing holds the school's `own` lists, too.
 
         A `process` takes the bodies if one was started early. `walks_over` is called once the walks of a large landing
         are over.
@@ -487,6 +492,7 @@ class StagingWriter:
         self.snapshot_date = day
         self.landing, self._partial = raw.reserve(day, recorded)
         self._raw = raw
+        self._own = own
         self._walks_over = walks_over
         self._gate = Gate(raw.erasure_register.matcher())
         self._erasures = raw.erasure_register.count
@@ -540,6 +546,9 @@ class StagingWriter:
     def finish(self, manifest: Manifest) -> Ingested:
         """Make everything durable and turn the folder into a landing; returns the manifest as written, and the rows."""
         writer = self._open()
+        if self._own is not None and manifest.verdict is not Verdict.FAILED:
+            self._add_lists(manifest.finished_at)
+            manifest = msgspec.structs.replace(manifest, own=dict.fromkeys(self._own, ""))
         writer.seal()
         landing = self._raw.commit(self._partial, self._stamped(manifest))
         if self._gate.recognised:
@@ -557,6 +566,14 @@ class StagingWriter:
                 log.warning("Staging during the fetch failed (%s); reading the landing again", type(error).__name__)
         writer.close()
         return Ingested(landing.manifest, rows)
+
+    def _add_lists(self, at: datetime) -> None:
+        """Take the school's own lists, as far as they can be read."""
+        for page, (name, content) in enumerate(sorted((self._own or {}).items()), start=1):
+            if content is not None:
+                lines = len(own.read(content).lines)
+                received = Received(set=OWN, kind=OWN, page=page, name=name, received_at=at, records=lines)
+                self.add(received, content)
 
     def abandon(self) -> None:
         """Remove everything written."""

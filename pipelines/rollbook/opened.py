@@ -10,7 +10,7 @@ from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
 from rollbook.night.landings import Landings
 from rollbook.night.listeners import Listener, Listeners
-from rollbook.night.place import Place, quiet, today_at
+from rollbook.night.place import Inputs, Place, quiet, today_at
 from rollbook.night.writing import Writer
 from rollbook.settings import Settings
 from rollbook.source.fetch import utc_now
@@ -26,7 +26,12 @@ class Rollbook:
     """One institution, as a command opens it. No stage takes it: each is given what it reads."""
 
     def __init__(
-        self, settings: Settings, *, clock: Callable[[], datetime] = utc_now, additions: tuple[Addition, ...] = ()
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        additions: tuple[Addition, ...] = (),
+        inputs: tuple[Inputs, ...] = (),
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -35,6 +40,7 @@ class Rollbook:
             RawStore(root / "raw"),
             Warehouse(root, settings.file_mode, shared_mode=settings.shared_mode, district=settings.district_path),
             additions,
+            inputs,
         )
         self.listeners = Listeners(root)
 

@@ -51,8 +51,8 @@ class Clubs:
         self.files.append(file)
         con.execute("DELETE FROM spans.clubs")
         con.execute("INSERT INTO spans.clubs BY NAME SELECT student_id FROM main.students")
-        con.execute("CREATE TABLE main.own_clubs AS FROM spans.clubs")
-        con.execute("CREATE VIEW main.students_own AS FROM main.students JOIN main.own_clubs USING (student_id)")
+        con.execute("CREATE TABLE main.clubs_now AS FROM spans.clubs")
+        con.execute("CREATE VIEW main.students_clubs AS FROM main.students JOIN main.clubs_now USING (student_id)")
 
 
 def opened(house: House, number: int, *additions: Addition) -> Rollbook:
@@ -68,7 +68,7 @@ def names(house: House) -> set[str]:
         SELECT table_name FROM duckdb_columns() WHERE NOT internal UNION SELECT view_name FROM duckdb_views()
         UNION SELECT function_name FROM duckdb_functions() WHERE NOT internal
     """
-    return {name for (name,) in house.query(listed) if "club" in name or "own" in name or "since" in name}
+    return {name for (name,) in house.query(listed) if "club" in name or "since" in name}
 
 
 def test_what_a_feature_adds_comes_and_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ def test_what_a_feature_adds_comes_and_goes_with_it(monkeypatch: pytest.MonkeyPa
         house.night(1)
         assert names(house) == {"changes_since"}
         sync(opened(house, 2, clubs).writer())
-        assert names(house) == {"clubs", "own_clubs", "students_own", "clubs_of"}
+        assert names(house) == {"clubs", "clubs_now", "students_clubs", "clubs_of"}
         sync(opened(house, 3, clubs).writer())
-        assert house.query("SELECT COUNT(*), clubs_of(1) = MAX(id) FROM students_own, spans.version") == [(3, True)]
+        assert house.query("SELECT COUNT(*), clubs_of(1) = MAX(id) FROM students_clubs, spans.version") == [(3, True)]
         # The first file's declarations were others, so it was not compared with the one before.
         assert [file.base is None for file in clubs.files] == [True, False]
         assert clubs.files[1].ahead == {"clubs": 3}
@@ -96,11 +96,11 @@ def test_a_feature_whose_fill_fails_fails_the_publish() -> None:
             sync(opened(house, 2, Clubs(error=SettingError("the list is wrong"))).writer())
         assert house.published.resolve() == before
         sync(opened(house, 2, Clubs()).writer())
-        assert house.query("SELECT COUNT(*) FROM students_own") == [(3,)]
+        assert house.query("SELECT COUNT(*) FROM students_clubs") == [(3,)]
 
 
 def test_an_erased_student_leaves_what_a_feature_added() -> None:
     with new_house(students(3)) as house:
         sync(opened(house, 1, Clubs()).writer())
         erase(opened(house, 1, Clubs()).writer(), 2, reason="case 12", confirm=lambda _: True)
-        assert house.query("SELECT LIST(student_id ORDER BY student_id) FROM students_own") == [([1, 3],)]
+        assert house.query("SELECT LIST(student_id ORDER BY student_id) FROM students_clubs") == [([1, 3],)]

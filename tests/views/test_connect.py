@@ -36,7 +36,7 @@ def test_there_is_one_for_each_tool() -> None:
     assert list(recipes()) == [
         *("Python and pandas", "Jupyter and marimo", "polars", "ibis", "SQLAlchemy", "R", "Node"),
         *("DuckDB command line", "dbt", "Superset", "Metabase", "Power BI", "Tableau", "DBeaver"),
-        *("Excel and LibreOffice", "Other systems (OneRoster)", "Other systems that poll (CRM, LMS)"),
+        *("Excel and LibreOffice", "Other systems (OneRoster)"),
     ]
 
 

@@ -30,7 +30,8 @@ def check(school: School, name: str, key: Collection[str], nullable: Collection[
     return int(rows)
 
 
-@pytest.mark.parametrize("name", catalog.VIEWS)
+# Without lists, students_own has no rows: tests/features/lists has its key.
+@pytest.mark.parametrize("name", [name for name in catalog.VIEWS if name != "students_own"])
 def test_a_view_has_a_key_that_no_two_rows_share(name: str, fortnight: School) -> None:
     view = catalog.view(name)
     assert view.key, f"pipelines/rollbook/views/sql/{name}.sql has no line '-- key: COLUMN, COLUMN' below its first one"

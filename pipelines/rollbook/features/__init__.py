@@ -12,6 +12,7 @@ FEATURES = (
     "pages",
     "export",
     "feed",
+    "lists",
     "notebook",
     "why",
     "explore",

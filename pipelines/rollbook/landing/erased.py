@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rollbook.errors import DamagedError, MachineError
+from rollbook.landing import own
 from rollbook.landing.bodies import (
     BODIES,
     DISCARD,
@@ -66,6 +67,8 @@ _DELETED_FILES = re.compile(
 )
 _REASON = re.compile(r"^(Reason: )(.*?)(?=^\| what)", re.MULTILINE | re.DOTALL)
 
+_BODY = msgspec.json.Decoder(Body)
+_KIND_OWN = b'"kind":"own"'
 _ENVELOPE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS: msgspec.json.Decoder[Records] = msgspec.json.Decoder(Records)
 _NAMES = msgspec.json.Decoder(msgspec.defstruct("Names", [(n, Any, None) for n in SETS[STUDENTS].names], gc=False))
@@ -154,6 +157,10 @@ class Matcher:
             return False
         values = ((field, getattr(named, field)) for field in SETS[STUDENTS].names)
         return any(type(v) in (str, int) and name_hash(self.key, f, str(v)) in self._names for f, v in values)
+
+    def knows_name(self, field: str, value: str) -> bool:
+        """Whether an email or a reference id (`field`) is an erased student's."""
+        return bool(self._names) and name_hash(self.key, field, value) in self._names
 
     def knows(self, student: int, on: date) -> bool:
         """Whether something about an id, of a day, is about an erased student: for a readmitted id, what is earlier."""
@@ -254,12 +261,12 @@ class Gate:
     rewritten.
 
     `taken` has each body that held an erased student, with the id. `recognised` counts other records with an erased
-    student's email or reference id.
+    student's email or reference id, and `lines` those of the school's own lists that are about one.
     """
 
     def __init__(self, erased: Matcher) -> None:
         self.taken: list[tuple[Received, int]] = []
-        self.recognised = 0
+        self.recognised = self.lines = 0
         self._gone = erased
 
     def admit(self, received: Received, content: bytes) -> tuple[Received, bytes] | None:
@@ -267,6 +274,10 @@ class Gate:
 
         Raises one of `records.UNREADABLE` for a body that is not a page.
         """
+        if received.kind == "own":
+            left, lines = own.without(content, self._gone) if self._gone else (content, 0)
+            self.lines += lines
+            return msgspec.structs.replace(received, erased=received.erased + lines), left
         sought, is_sought = received.sought, received.sought in self._gone
         is_page = SETS[received.set].walked
         if not self._gone or received.set not in OF_STUDENTS or not (is_page or is_sought):
@@ -291,13 +302,21 @@ class Gate:
     def stamped(self, manifest: Manifest, folder: Path, erasures: int) -> Manifest:
         """Return the manifest of the bodies in `folder`, which passed the gate: without erased students."""
         index = (folder / PAGES).read_bytes()
+        lists = {} if manifest.own is None else manifest.own | _lists(index)
         return msgspec.structs.replace(
             manifest,
             walks=tuple(map(self.without_erased, manifest.walks)),
             erasures=erasures,
+            own=None if manifest.own is None else lists,
             bodies=index.count(b"\n"),
             bodies_sha256=sha256(index).hexdigest(),
         )
+
+
+def _lists(index: bytes) -> dict[str, str]:
+    """The digests of the school's own lists in an index of bodies."""
+    lines = (line for line in index.splitlines() if _KIND_OWN in line)
+    return {body.name: body.sha256 for body in map(_BODY.decode, lines) if body.kind == "own"}
 
 
 def _counts(body: Received, student: int, walk: Walk) -> bool:
@@ -332,11 +351,14 @@ def take_out(content: bytes, erased: Matcher, set_name: str = STUDENTS) -> tuple
 
 @dataclass
 class StudentTraces:
-    """Traces of erased students in a landing: how many bodies, records, rejects, searches and reasons of people."""
+    """Traces of erased students in a landing: how many bodies, records, lines of the school's own lists, rejects,
+    searches and reasons of people.
+    """
 
     landing: LandingFolder
     bodies: int = 0
     records: int = 0
+    lines: int = 0
     rejects: int = 0
     absences: int = 0
     reasons: int = 0
@@ -350,10 +372,12 @@ class StudentTraces:
 def find(landing: LandingFolder, erased: Matcher) -> StudentTraces:
     """Search one landing for erased students. Raises DamagedError."""
     gate = Gate(erased)
+    bodies = sum(left != body for body, left in _through(gate, landing))
     return StudentTraces(
         landing,
-        bodies=sum(left != body for body, left in _through(gate, landing)),
+        bodies=bodies,
         records=len(gate.taken),
+        lines=gate.lines,
         rejects=sum(_is_about(reject, erased) for reject in landing.rejects()),
         absences=sum(_is_about(absence, erased) for absence in landing.manifest.absences)
         + sum(student in erased for name in OF_STUDENTS for student in landing.manifest.unverified.get(name, ())),

@@ -19,8 +19,8 @@ from rollbook.landing.formats import Stored
 # Replaces an erased student's id: the service's ids begin at 1.
 NOBODY = 0
 
-# The kind of request.
-RequestKind = Literal["auth", "walk", "search", "detail"]
+# The kind of request; `own` for a list of the school's own, which nobody was asked for.
+RequestKind = Literal["auth", "walk", "search", "detail", "own"]
 
 
 class Details(StrEnum):
@@ -111,13 +111,14 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """The description of one received body.
 
     `kind` is what was requested: `auth`, a page of a `walk`, a page of a `search` for the vanished record `sought`, or
-    the `detail` of the student `sought`. The body had `records` records when received; `erased` of the records have
-    been removed, then or later.
+    the `detail` of the student `sought`. An `own` body is the school's list `name`, whose `records` are its lines. The
+    body had `records` records when received; `erased` of the records have been removed, then or later.
     """
 
     set: str
     kind: RequestKind
     page: int
+    name: str = ""
     walk: int = 1
     sought: int | None = None
     received_at: datetime
@@ -199,9 +200,10 @@ class Manifest(Stored, frozen=True, kw_only=True):
     search for; `verdict` comes with the `reason`, the `counts` per table and the time; `approval` says who approved
     what was held. `oddities` counts, by kind, what was read although the contract does not foresee it.
     `deferred` says why the landing could not be evaluated when fetched: compared with nothing, the landing proves
-    nothing. `service_time` is the service's own time at the auth check; the contract gives no zone. `erasures` is how
-    many students had been erased when the landing was last written: it has none of them (see `erased`). All other times
-    are UTC.
+    nothing. `own` has the SHA-256 of each of the school's own lists, by name, empty for a list that could not be read;
+    None if the night did not see which there are. `service_time` is the service's own time at the auth check; the
+    contract gives no zone. `erasures` is how many students had been erased when the landing was last written: it has
+    none of them (see `erased`). All other times are UTC.
     """
 
     snapshot_date: date
@@ -220,6 +222,7 @@ class Manifest(Stored, frozen=True, kw_only=True):
     search_seconds: float = 0.0
     bodies: int = 0
     bodies_sha256: str = ""
+    own: dict[str, str] | None = None
     oddities: dict[str, int] = msgspec.field(default_factory=dict)
     erasures: int = 0
     deferred: str = ""

@@ -95,6 +95,7 @@ class Erasures:
             with warehouse.finishing(path) as con:
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
+                without.remove_lines(con, erased)
                 ops.clean_reasons(con, erased.cleaned)
                 ops.record_again(con, self.raw)
                 # A new version: the files beside the published file are made again. The macros answer for this

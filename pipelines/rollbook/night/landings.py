@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from rollbook.errors import ContractChangedError, DamagedError
 from rollbook.ingest import Flattened, Ingested, stage, stage_again
 from rollbook.landing.manifest import Manifest, TableCounts, Verdict
+from rollbook.landing.own import Own, digests_of
 from rollbook.landing.raw import RawStore
 from rollbook.night.policy import Unproven, check_reject_rate, counted, long_unproven, open_hold
 from rollbook.source.fetch import Draft
@@ -81,12 +82,14 @@ class Landings:
                 break
         return hidden
 
-    def reusable(self, day: date, now: datetime, minutes: float) -> Manifest | None:
-        """The day's last landing, if it may replace another fetch: it counts, is proven, and is only minutes old.
+    def reusable(self, day: date, now: datetime, minutes: float, lists: Own | None) -> Manifest | None:
+        """The day's last landing, if it may replace another fetch: it counts, is proven, is only minutes old, and has
+        the school's own `lists` as they are now.
 
         Contract: "Caching".
         """
-        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven]
+        own = digests_of(lists, self.raw.erasure_register.matcher())
+        proven = [m for m in self.raw.manifests(day)[-1:] if m.counts_for_its_day and m.proven and m.own == own]
         return next((m for m in proven if timedelta(0) <= now - m.finished_at < timedelta(minutes=minutes)), None)
 
     def details_since(self, day: date, moment: datetime) -> frozenset[int]:

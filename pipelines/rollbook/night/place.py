@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from rollbook.landing.manifest import Manifest
+from rollbook.landing.own import Own
 from rollbook.landing.raw import RawStore
 from rollbook.night import policy
 from rollbook.night.landings import Composer, Landings
@@ -49,15 +51,23 @@ class Rules(policy.HoldLimits, Protocol):
         """A command about this warehouse, as somebody types it."""
 
 
+class Inputs(Protocol):
+    """A feature, as a landing knows it (see `rollbook.feature.Feature`)."""
+
+    def inputs(self, root: Path) -> Own | None:
+        """The school's own lists in the warehouse at `root`."""
+
+
 @dataclass(frozen=True)
 class Place:
     """An institution's folders: what was landed (`raw`), and what is made from that (`warehouse`, with the lake); and
-    what features add to the published file.
+    what features add to a landing (`inputs`) and to the published file.
     """
 
     raw: RawStore
     warehouse: Warehouse
     additions: tuple[Addition, ...] = ()
+    inputs: tuple[Inputs, ...] = ()
 
     @property
     def lake(self) -> Lake:
@@ -78,6 +88,11 @@ class Place:
     def recovery(self) -> Recovery:
         """Finds what is behind `raw/`."""
         return Recovery(self.landings, self.warehouse, self.composer)
+
+    def own(self) -> Own | None:
+        """The school's own lists that a night lands; None where nobody can see which there are."""
+        found = [lists for each in self.inputs if (lists := each.inputs(self.warehouse.root)) is not None]
+        return {name: content for lists in found for name, content in lists.items()} if found else None
 
     def newest(self) -> Manifest | None:
         """The newest landing that counts; None before the first."""

@@ -17,6 +17,7 @@ from rollbook.errors import CheckError, ContractChangedError, HeldError, Rollboo
 from rollbook.flatten import rows
 from rollbook.ingest import Flattened, Ingested, StagingWriter, started_early
 from rollbook.landing.manifest import Approval, Details, Manifest, TableCounts, Verdict
+from rollbook.landing.own import Own
 from rollbook.night import policy
 from rollbook.night.landings import Compared, Composed, Uncounted, refused_since
 from rollbook.night.listeners import Listeners
@@ -39,12 +40,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """What to land: the `fetch`, or the landing that is used again; `recorded` is the highest number that a landing of
-    the day had. `merging`: the day is merged ahead, too.
+    """What to land: the `fetch`, or the landing that is used again, and the school's `own` lists; `recorded` is the
+    highest number that a landing of the day had. `merging`: the day is merged ahead, too.
     """
 
     day: date
     fetch: FetchPlan
+    own: Own | None = None
     reusable: Manifest | None = None
     recorded: int = 0
     merging: bool = True
@@ -122,7 +124,7 @@ def plan(
     later = (m for later in place.raw.days() if later > day for m in place.raw.readable(later))
     policy.check_order(day, later, now)
     place.raw.erasure_register.check(newest.erasures if newest else 0)
-    minutes = rules.cache_minutes if reuse and blocked is None else 0
+    minutes, own = rules.cache_minutes if reuse and blocked is None else 0, place.own()
     return LandingPlan(
         day,
         FetchPlan(
@@ -133,7 +135,8 @@ def plan(
             uncounted=Uncounted(place.raw, bound_to, (build or place.warehouse.build) / "stage"),
             deferred=blocked.message if blocked else "",
         ),
-        place.landings.reusable(day, now, minutes) if minutes else None,
+        own,
+        place.landings.reusable(day, now, minutes, own) if minutes else None,
         max((*known, *(number for on, number in place.recovery.recorded() if on == day)), default=0),
         merging=blocked is None and build is None,
     )
@@ -177,6 +180,7 @@ def land(
                     place.raw,
                     place.composer.aside,
                     recorded=planned.recorded,
+                    own=planned.own,
                     process=process,
                     walks_over=walks_over,
                 ),
@@ -415,7 +419,7 @@ def _prepare(place: Place, merged: Merged, shown_from: date | None, now: datetim
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
             version = ops.stamp(con, now)
             catalog.create(con, place.lake, shown, version)
-        told = additions.NextFile(version, merged.base, merged.since, merged.touched, merged.found)
+        told = additions.NextFile(version, merged.base, merged.since, merged.touched, merged.found, place.raw)
         additions.fill(con, place.additions, told)
         # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
         bound = {checks.READABLE}

@@ -28,6 +28,7 @@ import duckdb
 from rollbook.errors import ArgumentError
 from rollbook.reading import excel
 from rollbook.reading.formats import Format
+from rollbook.reading.own import own_columns
 from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
 from rollbook.store.published import check_is_there
 from rollbook.util import files
@@ -275,11 +276,11 @@ def export(
 ) -> int:
     """Write the rows of `question` (a view, a table, or a query that reads) to a file, whole or not at all.
 
-    `values` are the query's parameters; an Excel file gets a sheet for each value of the column `sheet_by`. `before` is
-    called when all rows are written but not visible yet, with the number of different students in a column `student_id`
-    (None without one, or if the query is more than a plain read: the rows may then show any student); if `before`
-    raises, no file appears. Only the owner may read the file. Rows that do not fit into memory are spilled to
-    `scratch`, a private folder. Returns the number of rows.
+    `values` are the query's parameters; an Excel file gets a sheet for each value of the column `sheet_by`, which may
+    be one of the school's own lists. `before` is called when all rows are written but not visible yet, with the number
+    of different students in a column `student_id` (None without one, or if the query is more than a plain read: the
+    rows may then show any student); if `before` raises, no file appears. Only the owner may read the file. Rows that do
+    not fit into memory are spilled to `scratch`, a private folder. Returns the number of rows.
 
     Raises NothingLandedError before the first publish, and ArgumentError when the view, table or query is invalid, or
     there are more rows than an Excel sheet holds.
@@ -294,6 +295,8 @@ def export(
         }
         statement = lock(con, published, query, scratch=scratch)
         is_plain = is_plain_read(con, query)
+        if sheet_by is not None:
+            statement = _with_own(con, query, values or {}, sheet_by) or statement
         with files.handing_out(out) as file:
             with refusals():
                 rows = con.sql(statement, params=values or {})
@@ -302,6 +305,24 @@ def export(
             if before is not None:
                 before(students)
     return count
+
+
+def _with_own(
+    con: duckdb.DuckDBPyConnection, query: str, values: dict[str, Any], column: str
+) -> duckdb.Statement | None:
+    """The query with a column of the school's own lists, in its own order; None if it has that, or shows no students.
+    Requires a locked connection.
+    """
+    with refusals():
+        shown = con.sql(only_reads(con, query), params=values).columns
+    if column in shown or "student_id" not in shown or column not in own_columns(con):
+        return None
+    numbered = f"SELECT *, ROW_NUMBER() OVER () AS nth_row FROM ({query})"
+    return only_reads(
+        con,
+        f'SELECT q.* EXCLUDE (nth_row), o."{column}" FROM ({numbered}) AS q'
+        " LEFT JOIN main.students_own AS o USING (student_id) ORDER BY nth_row",
+    )
 
 
 def _title(con: duckdb.DuckDBPyConnection, question: str, query: str) -> str:

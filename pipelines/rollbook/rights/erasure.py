@@ -85,6 +85,7 @@ LABELS = {
     "landings": "landings with the student, in raw/",
     "bodies": "bodies in them, rewritten or removed",
     "records": "records in these bodies, removed",
+    "lines": "lines of the school's own lists in these bodies, removed",
     "rejects": "refused records and values, removed",
     "searches": "searches for the student in manifests, removed",
     "reasons": "landings whose approval or discard has a reason with the student's id or name, replaced there",
@@ -175,6 +176,7 @@ class Erasure(Listener):
             "landings": sum(f.anything for f in traces),
             "bodies": sum(f.bodies for f in traces),
             "records": sum(f.records for f in traces),
+            "lines": sum(f.lines for f in traces),
             "rejects": sum(f.rejects for f in traces),
             "searches": sum(f.absences for f in traces),
             "reasons": sum(bool(f.reasons) for f in traces),
@@ -307,12 +309,7 @@ def erase(
             raise NotConfirmedError("Held: it was not confirmed. Nothing was changed", Hold(reason="", counts=()))
         _check_reason(reason, student, holdings.names)
         now = writer.clock()
-        names = {
-            name_hash(key, of, value)
-            for name in holdings.names
-            for of, value in zip(SETS["students"].names, name, strict=False)
-            if value
-        }
+        names = _name_hashes(key, holdings.names)
         words = word_hashes(key, *_words(holdings.names))
         erased = Erased(id=ident, names=tuple(sorted(names)), words=tuple(sorted(words)), erased_at=now)
         pending = Pending(reason=reason.strip(), began_at=now, counts=holdings.counts, home=str(home or ""))
@@ -390,9 +387,16 @@ def _check_reason(reason: str, student: int, names: Iterable[Name]) -> None:
 
 def matcher_of(student: int, names: Iterable[Name], at: datetime) -> Matcher:
     """A matcher that recognises one student, with a key that nothing keeps."""
-    key = secrets.token_bytes(32)
-    words = word_hashes(key, *_words(names))
-    return Matcher(key, [Erased(id=keyed(key, "id", str(student)), words=tuple(words), erased_at=at)])
+    key, names = secrets.token_bytes(32), list(names)
+    words, hashes = word_hashes(key, *_words(names)), _name_hashes(key, names)
+    ident = keyed(key, "id", str(student))
+    return Matcher(key, [Erased(id=ident, names=tuple(hashes), words=tuple(words), erased_at=at)])
+
+
+def _name_hashes(key: bytes, names: Iterable[Name]) -> set[str]:
+    """The keyed hashes of the reference ids and emails."""
+    fields = SETS["students"].names
+    return {name_hash(key, of, value) for name in names for of, value in zip(fields, name, strict=False) if value}
 
 
 def _words(names: Iterable[Name]) -> tuple[list[str], list[str]]:

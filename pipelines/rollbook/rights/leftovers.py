@@ -21,6 +21,7 @@ from rollbook.store.warehouse import BUILD
 
 # Below the warehouse's folder. The list stands here, since the feature's own folder may be gone.
 FILES = {
+    "lists": ("own", "own-public.csv"),
     "pseudonymous": (PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, f"{PRIVATE}/codes.json"),
     "morning": (REPORT,),
     "mirror": (f"{PRIVATE}/mirror.json",),  # where a copy is

@@ -257,6 +257,78 @@ VERSION = Relation(
     key=("id",),
 )
 
+OWN_DAYS = Relation(
+    "spans",
+    "own_days",
+    "Internal: one row per landed day and list of the school's own; without a list: the night saw which there are.",
+    (
+        Column("day", "DATE", "The day."),
+        Column("list", "VARCHAR", "The list.", personal=False),
+        Column("digest", "VARCHAR", "Digest of what it said; NULL if it could not be read.", personal=True),
+    ),
+    key=("day", "list"),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+OWN_LISTS = Relation(
+    "spans",
+    "own_lists",
+    "Internal: one row per content that a list of the school's own had.",
+    (
+        Column("digest", "VARCHAR", "Digest of the content.", personal=True),
+        Column("subject", "VARCHAR", "Whom its lines are about: students, classes or teachers.", personal=False),
+        Column("columns", "JSON", "The school's columns, in order.", personal=True),
+    ),
+    key=("digest",),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+OWN_LINES = Relation(
+    "spans",
+    "own_lines",
+    "Internal: one row per line of such a content, and per id in the line that may say whom it is about.",
+    (
+        Column("digest", "VARCHAR", "Digest of the content.", personal=True),
+        Column("line", "BIGINT", "Its number in the file."),
+        Column("rank", "BIGINT", "The first id that somebody has counts: which this one is, from 1."),
+        Column("about", "VARCHAR", "The kind of id, such as reference_id.", personal=False),
+        Column("who", "VARCHAR", "The id; NULL if the line has none.", personal=True),
+        Column("cells", "JSON", "The line's values by column, without blanks.", personal=True),
+    ),
+    key=("digest", "line", "rank"),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+OWN_COLUMNS = Relation(
+    "ops",
+    "own_columns",
+    "One row per column of students_own.",
+    (
+        Column("column_name", "VARCHAR", "The column.", personal=True),
+        Column("list", "VARCHAR", "The school's list that it is from.", personal=True),
+        Column("list_column", "VARCHAR", "Its name there.", personal=True),
+        Column("is_public", "BOOLEAN", "Whether own-public.csv names it: the pseudonymous file has it, too."),
+    ),
+    key=("column_name",),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
+LIST_FINDINGS = Relation(
+    "ops",
+    "list_findings",
+    "One row per finding about the school's own lists; see data_quality.",
+    (
+        Column("kind", "VARCHAR", "The kind of finding.", personal=False),
+        Column("about", "VARCHAR", "The list's relation.", personal=False),
+        Column("how_many", "BIGINT", "How many lines, or days."),
+        Column("since", "DATE", "Since when the list says so."),
+        Column("last_seen", "DATE", "The last day."),
+        Column("description", "VARCHAR", "What was found, in words, with the lines.", personal=False),
+    ),
+    key=("kind", "about"),
+    pseudonymous=Pseudonymous.EMPTY,
+)
+
 # A file of the lake in addition to those of the declared tables; read by the view of this name.
 OBSERVED = Relation(
     "snapshots",
@@ -291,6 +363,11 @@ KEPT: tuple[Relation, ...] = (
     MERGED_DAYS,
     PROVEN_DAYS,
     VERSION,
+    OWN_DAYS,
+    OWN_LISTS,
+    OWN_LINES,
+    OWN_COLUMNS,
+    LIST_FINDINGS,
 )
 
 # Suffix of a table's name while its replacement is made.

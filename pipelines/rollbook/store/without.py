@@ -13,6 +13,8 @@ import duckdb
 import msgspec
 
 from rollbook.errors import RollbookError
+from rollbook.landing.erased import Matcher
+from rollbook.landing.records import as_id
 from rollbook.store import schema as schemas
 from rollbook.store.database import connect, count, file_literal, literal, transaction
 from rollbook.store.lake import COPY, OBSERVED, DayRecord, Lake, digest_of
@@ -105,6 +107,19 @@ def remove_from_file(con: duckdb.DuckDBPyConnection, erased: Gone, digests: Mapp
             con.execute("DELETE FROM ops.drift WHERE set_name = 'students' AND count = 1")
         for was, now in digests.items():
             con.execute("UPDATE spans.days SET digest = $1 WHERE digest = $2", [now, was])
+
+
+def remove_lines(con: duckdb.DuckDBPyConnection, erased: Matcher) -> None:
+    """Delete the lines of the school's own lists about `erased` students from an open database file."""
+    named = con.execute("SELECT DISTINCT about, who FROM spans.own_lines WHERE who IS NOT NULL").fetchall()
+    gone = [
+        (about, who)
+        for about, who in named
+        if (as_id(who) in erased if about == STUDENT_ID else erased.knows_name(about, who))
+    ]
+    for about, who in gone:
+        lines = "(SELECT (digest, line) FROM spans.own_lines WHERE about = $1 AND who = $2)"
+        con.execute(f"DELETE FROM spans.own_lines WHERE (digest, line) IN {lines}", [about, who])
 
 
 def _read(path: str) -> str:

@@ -1,8 +1,10 @@
-"""Formats counts and lists for messages, and escapes untrusted text for terminals and Markdown."""
+"""Formats counts and lists for messages, escapes untrusted text for terminals and Markdown, and decodes files."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
+from contextlib import suppress
 
 # Terminal control characters (C0, DEL, C1), characters that change the text's direction, and line separators.
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029}
@@ -48,3 +50,14 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     """Return names, comma-separated; after the first `most`, only how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def decoded(content: bytes) -> tuple[str, str]:
+    """A file's text, and its encoding: UTF-8, or what else spreadsheet programs save. A byte order mark stays."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            return content.decode("utf-16"), "utf-16"
+    for coding in ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return content.decode(coding), coding
+    return content.decode("latin-1"), "latin-1"  # any bytes are text in it

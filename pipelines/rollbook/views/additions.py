@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from rollbook.landing.raw import RawStore
 from rollbook.store import schema
 from rollbook.store.database import transaction
 from rollbook.tables import Relation
@@ -38,7 +39,8 @@ class NextFile:
 
     Against the file `base`, of which it is a copy, only the `touched` tables may differ, and in their history only the
     days from `since` on (None: any). Without a base, it cannot be compared with any file: it is new, its declarations
-    have changed, or a student was erased from it. `ahead` is what `look` found in the published file, by feature.
+    have changed, or a student was erased from it. `ahead` is what `look` found in the published file, by feature. `raw`
+    has what was landed; None for a file of an earlier publish, which stays as it was.
     """
 
     version: str
@@ -46,6 +48,7 @@ class NextFile:
     since: date | None = None
     touched: frozenset[str] = frozenset()
     ahead: Mapping[str, Any] = field(default_factory=dict)
+    raw: RawStore | None = None
 
 
 class Addition(Protocol):

@@ -25,6 +25,7 @@ import duckdb
 from rollbook.errors import SettingError
 from rollbook.landing.records import as_id
 from rollbook.util import files
+from rollbook.util.text import decoded
 
 THRESHOLDS, TERMS, CONTACTED = "thresholds.csv", "terms.csv", "contacted.csv"
 THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")
@@ -252,7 +253,7 @@ def contact(root: Path, student: int, on: date, until: date | None) -> None:
 def lines_about(root: Path, is_gone: Gone) -> int:
     """Return how many lines of contacted.csv are about students who are gone."""
     path = root / CONTACTED
-    return _without(_decoded(path.read_bytes())[0], is_gone, str)[1] if path.is_file() else 0
+    return _without(decoded(path.read_bytes())[0], is_gone, str)[1] if path.is_file() else 0
 
 
 def forget(root: Path, is_gone: Gone, cleaned: Callable[[str], str]) -> None:
@@ -263,21 +264,10 @@ def forget(root: Path, is_gone: Gone, cleaned: Callable[[str], str]) -> None:
     path = root / CONTACTED
     if path.is_file():
         with _changing(root):
-            text, coding = _decoded(path.read_bytes())
+            text, coding = decoded(path.read_bytes())
             left, _ = _without(text, is_gone, cleaned)
             if left != text:
                 files.write(path, left.encode(coding))
-
-
-def _decoded(content: bytes) -> tuple[str, str]:
-    """A file's text, and its encoding: UTF-8, or what else spreadsheet programs save."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        with suppress(UnicodeDecodeError):
-            return content.decode("utf-16"), "utf-16"
-    try:
-        return content.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return content.decode("latin-1"), "latin-1"  # any bytes are text in it, and ids are the same
 
 
 def _without(text: str, is_gone: Gone, cleaned: Callable[[str], str]) -> tuple[str, int]:

@@ -29,6 +29,7 @@ from rollbook.reading import access
 from rollbook.reading.query import query_of, read_arrow, run_query
 from rollbook.store.published import DEMO_FOLDER, PUBLISHED
 from rollbook.tables import TABLES
+from rollbook.util.text import listed
 from rollbook.views import catalog
 
 if TYPE_CHECKING:
@@ -127,6 +128,18 @@ class Book:
         view = catalog.view(name) if name in catalog.VIEWS else None
         order = "" if view is None else view.order_by(dict(view.columns))
         return self._ask(f"FROM {name}{_AS_OF}($on){order}", {"on": _day(on)})
+
+    def own(self, name: str, on: date | str | None = None) -> Any:
+        """The rows of a list of the school's own, such as `year_groups`, of the file `own/year_groups.csv`; with `on`,
+        as it was on the last landed day up to that day.
+        """
+        if f"own_{name}" not in (known := self._names()):
+            lists = sorted(
+                each.removeprefix("own_") for each in known if each.startswith("own_") and f"{each}{_AS_OF}" in known
+            )
+            there = f"choose from {listed(lists)}" if lists else "there is none yet: save one as CSV in own/ and sync"
+            raise ArgumentError(f"There is no list {name!r} of the school's own: {there}")
+        return self.table(f"own_{name}", on)
 
     def history(self, name: str, **key: int) -> Any:
         """The versions of a table's records, a row each, with `valid_from` and `valid_to` (missing: still valid).

@@ -46,6 +46,10 @@ def pages(
         int | None,
         typer.Option(min=1, max=MAX_ID, metavar="ID", help="Only this teacher's page, own classes and their students."),
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Only students of whom a list in own/ says so, such as year=10."),
+    ] = None,
     since: Annotated[
         date | None,
         typer.Option(
@@ -71,7 +75,9 @@ def pages(
 
     warehouse = warehouse_path(demo=demo)
     paper = PaperSettings.of(load(fetches=False)).paper if pdf else A4
-    write_pages(warehouse, Chosen(student, class_id, teacher), since=since, edition=edition, pdf=pdf, paper=paper)
+    write_pages(
+        warehouse, Chosen(student, class_id, teacher, where), since=since, edition=edition, pdf=pdf, paper=paper
+    )
 
 
 def write_pages(

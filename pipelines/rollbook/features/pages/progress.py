@@ -35,6 +35,7 @@ from rollbook.reading.charts import (
     severity_word,
     short_date,
 )
+from rollbook.reading.own import students_where
 from rollbook.source.pagination import Progress
 from rollbook.store.database import connect
 from rollbook.store.statements import in_order, statements
@@ -50,6 +51,7 @@ LEFT, RIGHT = 6, 97  # the ends of its line, in percent of the width
 LETTER, LINE = 2.5, 16  # a letter, at most, in percent of a phone's width; a line of events, in pixels
 MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
 
+_UNSAFE = re.compile(r"[^\w-]+")  # in the name of a folder
 # In a reason.
 DAY, MEASURE = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"(?<=[(])[\d.]+|(?<=from )[\d.]+|(?<=\d to )[\d.]+")
 # What ended a time in a class, by its `end_reason`.
@@ -60,35 +62,36 @@ sql = statements("rollbook.features.pages")
 
 @dataclass(frozen=True)
 class Chosen:
-    """Whose pages to make: a student's, a class's with its students, a teacher's with the classes and students, or all
-    without any.
+    """Whose pages to make: a student's, a class's with its students, a teacher's with the classes and students, those
+    of the students `where` a list of the school's own says so (`year=10`), or all without any.
     """
 
     student: int | None = None
     class_id: int | None = None
     teacher: int | None = None
+    where: str | None = None
 
     @property
     def words(self) -> str:
         """As in the name of a folder: `class-501`; empty for all."""
-        return "-".join(f"{name}-{number}" for name, number in self._named.items() if number is not None)
+        return "-".join(f"{name}-{_UNSAFE.sub('-', str(of))}" for name, of in self._named.items() if of is not None)
 
     @property
     def kind(self) -> str:
-        """Whether it is a student, a class or a teacher, without the id; empty for all."""
-        return "-".join(name for name, number in self._named.items() if number is not None)
+        """Whether it is a student, a class, a teacher or a list, without the id; empty for all."""
+        return "-".join(name for name, of in self._named.items() if of is not None)
 
     @property
-    def _named(self) -> dict[str, int | None]:
-        return {"student": self.student, "class": self.class_id, "teacher": self.teacher}
+    def _named(self) -> dict[str, int | str | None]:
+        return {"student": self.student, "class": self.class_id, "teacher": self.teacher, "where": self.where}
 
     def select(self, con: duckdb.DuckDBPyConnection) -> None:
         """Make the relations `chosen_students`, `chosen_classes` and `chosen_teachers`. Raises ArgumentError."""
-        if sum(each is not None for each in (self.student, self.class_id, self.teacher)) > 1:
-            raise ArgumentError("Choose one: a student, a class or a teacher")
+        if sum(each is not None for each in self._named.values()) > 1:
+            raise ArgumentError("Choose one: a student, a class, a teacher or --where")
         only = "TRUE" if self.class_id is None else f"class_id = {self.class_id:d}"
         only += "" if self.teacher is None else f" AND teacher_id = {self.teacher:d}"
-        classes = "FALSE" if self.student is not None else only
+        classes = only if self.student is None and self.where is None else "FALSE"
         compared = "SELECT class_id, teacher_id FROM main.class_comparison"
         con.execute(f"CREATE TEMP TABLE chosen_classes AS {compared} WHERE {classes}")
         con.execute(
@@ -99,6 +102,8 @@ class Chosen:
         of = of_class if self.words else "SELECT student_id FROM main.students"
         if self.student is not None:
             of = f"SELECT student_id FROM main.students WHERE student_id = {self.student:d}"
+        if self.where is not None:
+            of = students_where(con, self.where)
         con.execute(f"CREATE TEMP TABLE chosen_students AS SELECT DISTINCT student_id FROM ({of})")
         ((found,),) = con.execute(
             "SELECT COUNT(*) FROM (FROM chosen_students UNION ALL FROM chosen_teachers)"
@@ -106,6 +111,10 @@ class Chosen:
         if not found and not self.words:
             raise ArgumentError(
                 "Nobody is listed on the newest day, so no page was made. `rollbook status` says how the last sync went"
+            )
+        if not found and self.where is not None:
+            raise ArgumentError(
+                f'Nobody is in {self.where!r}: `rollbook sql "FROM students_own"` shows who is in which'
             )
         if not found:
             raise ArgumentError(

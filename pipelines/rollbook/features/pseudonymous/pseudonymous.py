@@ -333,6 +333,7 @@ class Pseudonymous(Listener):
             each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, ordered))])
             with transaction(con):
                 catalog.create_views(con)
+                _create_students_own(con)
                 ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
                 catalog.create_macros(con, (*catalog.macros(version), *macros(version)))
                 release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
@@ -343,6 +344,24 @@ class Pseudonymous(Listener):
         clean(self.next, self.warehouse.scratch)
         self.codes.save(release)
         return release
+
+
+def _create_students_own(con: duckdb.DuckDBPyConnection) -> None:
+    """Create `students_own` with those columns of the school's own lists that are public."""
+    if not con.execute(
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = 'named' AND table_name = 'own_columns'"
+    ).fetchone():
+        return
+    public = con.execute("SELECT column_name, list FROM named.ops.own_columns WHERE is_public ORDER BY 1").fetchall()
+    if public:
+        columns = ", ".join(f'o."{column}"' for column, _ in public)
+        con.execute(f"""
+            CREATE TABLE spans.own_public AS SELECT c.code AS student_id, {columns}
+            FROM named.main.students_own AS o INNER JOIN private.codes AS c ON c.id = o.student_id ORDER BY ALL
+        """)
+        view = catalog.view("students_own")
+        comments = [*view.columns, *((f'"{column}"', f"From the school's list {name}.") for column, name in public)]
+        catalog.create_view(con, "main", view.name, "FROM spans.own_public", view.described, comments)
 
 
 def _students(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation]) -> list[int]:

@@ -77,6 +77,8 @@ SELECT
     FORMAT('unknown field {} ({})', field, type)
 FROM ops.drift GROUP BY set_name, field, type
 UNION ALL
+SELECT kind, about, how_many, since, last_seen, description FROM ops.list_findings
+UNION ALL
 SELECT
     'gap', NULL, COUNT(*), MIN(day), MAX(day), 'no landing: nothing is known of these days by themselves'
 FROM missing GROUP BY island
