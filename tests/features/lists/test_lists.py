@@ -14,6 +14,7 @@ import pytest
 
 from rollbook.errors import HeldError
 from rollbook.night import past
+from rollbook.night.discard import discard
 from rollbook.night.past import always
 from tests.support.nights import House, approve_held, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
@@ -189,6 +190,50 @@ def test_only_public_columns_are_in_the_pseudonymous_file(school_of_six: House) 
 def lines_of(house: House) -> list[str]:
     """What status says of lists."""
     return [line.says for line in status_of(house.rollbook()).lines if line.what == "lists"]
+
+
+def test_a_later_landing_keeps_what_it_cannot_read(school_of_six: House) -> None:
+    put(school_of_six, "years.csv", "student_id,year\n1,9\n")
+    put(school_of_six, "tutors.csv", "student_id,tutor\n1,A\n")
+    school_of_six.night(1)
+    put(school_of_six, "years.csv", "student_id,year\n1,'9\n\"")
+    put(school_of_six, "tutors.csv", "student_id,tutor\n1,B\n")
+    school_of_six.sync()
+    assert school_of_six.query("SELECT * FROM own_years, own_tutors") == [(1, "9", 1, "B")]
+    past.rebuild(school_of_six.rollbook().writer(), confirm=always)
+    assert school_of_six.query("SELECT year, tutor FROM students_own LIMIT 1") == [("9", "B")]
+
+
+def test_history_of_lists_stays_when_days_expire(school_of_six: House) -> None:
+    school_of_six.over["keep_days"] = 3
+    for number in range(1, 8):
+        put(school_of_six, "years.csv", f"student_id,year\n1,{number}\n")
+        school_of_six.night(number)
+    assert len(school_of_six.rollbook().raw.days()) < 5
+    assert [row[1] for row in school_of_six.query("FROM history.own_years ORDER BY valid_from")] == list("1234567")
+    assert school_of_six.query(f"FROM own_years_as_of('{night(2)}')") == [(1, "2")]
+
+
+def test_a_published_file_that_is_lost_gets_its_lists_back(school_of_six: House) -> None:
+    put(school_of_six, "years.csv", "student_id,year\n1,9\n")
+    school_of_six.night(1)
+    put(school_of_six, "years.csv", "student_id,year\n1,10\n")
+    school_of_six.night(2)
+    was = school_of_six.query("FROM history.own_years ORDER BY ALL")
+    school_of_six.lose_kept()
+    school_of_six.lose_published()
+    school_of_six.night(3)
+    assert school_of_six.query("FROM history.own_years ORDER BY ALL") == was
+
+
+def test_a_discarded_night_takes_its_lists_along(school_of_six: House) -> None:
+    put(school_of_six, "years.csv", "student_id,year\n1,9\n")
+    school_of_six.night(1)
+    put(school_of_six, "years.csv", "student_id,wrong\n2,x\n")
+    school_of_six.night(2)
+    discard(school_of_six.rollbook().writer(), night(2), reason="the wrong list")
+    assert school_of_six.query("FROM own_years") == [(1, "9")]
+    assert school_of_six.query("FROM history.own_years") == [(1, "9", night(1), None)]
 
 
 # --- a term, by a plain model ----------------------------------------------------------------------------------------

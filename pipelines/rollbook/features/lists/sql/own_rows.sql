@@ -21,8 +21,36 @@ changed AS (
     QUALIFY LAG(digest) OVER (PARTITION BY list ORDER BY day) IS DISTINCT FROM digest
 )
 SELECT
-    list, digest, day AS first_day, COALESCE(LEAD(day) OVER (PARTITION BY list ORDER BY day), DATE 'infinity') AS until
+    list, digest, day AS first_day, COALESCE(LEAD(day) OVER (PARTITION BY list ORDER BY day), DATE 'infinity') AS until,
+    ROW_NUMBER() OVER (PARTITION BY list ORDER BY day) AS nth_run
 FROM changed;
+
+-- The lines of every content. `line_key` is what a line is known by from one content to the next, and of two lines about
+-- one student the one with the larger `nth` counts. Line numbers move when a line is inserted above, so they are used
+-- only where lines name somebody in two ways.
+CREATE OR REPLACE TEMP VIEW own_keyed AS
+SELECT
+    digest, line, rank, about, LOWER(who) AS who, CAST(cells AS VARCHAR) AS cells,
+    CASE WHEN kinds > 1 THEN line ELSE -ROW_NUMBER() OVER (PARTITION BY digest, LOWER(who) ORDER BY line DESC) END AS nth,
+    CASE WHEN kinds > 1 THEN CAST(line AS VARCHAR) ELSE nth || ' ' || LOWER(who) END AS line_key
+FROM (SELECT *, MAX(rank) OVER (PARTITION BY digest) AS kinds FROM spans.own_lines)
+WHERE who IS NOT NULL;
+
+-- Most lines stay from one content to the next: each as long as it stays.
+CREATE OR REPLACE TEMP TABLE own_said AS
+WITH each AS (
+    SELECT
+        r.list, l.subject, k.line_key, k.nth, k.rank, k.about, k.who, k.cells, r.first_day, r.until,
+        r.nth_run - ROW_NUMBER() OVER (
+            PARTITION BY r.list, l.subject, k.line_key, k.nth, k.rank, k.about, k.who, k.cells ORDER BY r.nth_run
+        ) AS stretch
+    FROM own_runs AS r
+    INNER JOIN spans.own_lists AS l ON l.digest = r.digest
+    INNER JOIN own_keyed AS k ON k.digest = r.digest
+)
+SELECT
+    list, subject, line_key, nth, rank, about, who, cells, MIN(first_day) AS since, MAX(until) AS until
+FROM each GROUP BY list, subject, line_key, nth, rank, about, who, cells, stretch;
 
 -- Who has an id, reference id, email or code, from when to when.
 CREATE OR REPLACE TEMP TABLE own_owners AS
@@ -39,7 +67,7 @@ WITH named AS (
     {% endfor %}
 ),
 wanted AS (
-    SELECT n.* FROM named AS n SEMI JOIN spans.own_lines AS l ON l.about = n.about AND LOWER(l.who) = n.who
+    SELECT n.* FROM named AS n SEMI JOIN own_said AS s ON s.about = n.about AND s.who = n.who
 ),
 -- A version begins with any other value, too: the stretches in which only this one counts.
 marked AS (
@@ -63,66 +91,57 @@ FROM numbered GROUP BY about, who, id, stretch;
 CREATE OR REPLACE TEMP TABLE own_taken AS
 WITH found AS (
     SELECT
-        r.list, r.first_day, l.line, l.rank, l.about, o.id,
-        GREATEST(r.first_day, o.valid_from) AS since, LEAST(r.until, o.valid_to) AS until
-    FROM own_runs AS r
-    INNER JOIN spans.own_lines AS l ON l.digest = r.digest
+        s.list, s.subject, s.line_key, s.nth, s.rank, s.about, s.cells, o.id,
+        GREATEST(s.since, o.valid_from) AS since, LEAST(s.until, o.valid_to) AS until
+    FROM own_said AS s
     INNER JOIN own_owners AS o
-        ON o.about = l.about AND o.who = LOWER(l.who) AND o.valid_from < r.until AND o.valid_to > r.first_day
+        ON o.about = s.about AND o.who = s.who AND o.valid_from < s.until AND o.valid_to > s.since
 ),
 edges AS (
-    SELECT list, first_day, line, since AS day FROM found
+    SELECT list, line_key, since AS day FROM found
     UNION
-    SELECT list, first_day, line, until FROM found
+    SELECT list, line_key, until FROM found
 ),
 pieces AS (
-    SELECT list, first_day, line, day, LEAD(day) OVER (PARTITION BY list, first_day, line ORDER BY day) AS until
-    FROM edges
+    SELECT list, line_key, day, LEAD(day) OVER (PARTITION BY list, line_key ORDER BY day) AS until FROM edges
 ),
 owned AS (
     SELECT
-        f.list, f.first_day, f.line, f.rank, f.about, f.id, p.day AS since, p.until,
-        MIN(f.rank) OVER (PARTITION BY f.list, f.first_day, f.line, p.day) AS first_rank,
-        COUNT(*) OVER (PARTITION BY f.list, f.first_day, f.line, p.day, f.rank) AS owners
+        f.list, f.subject, f.line_key, f.nth, f.rank, f.about, f.cells, f.id, p.day AS since, p.until,
+        MIN(f.rank) OVER (PARTITION BY f.list, f.line_key, p.day) AS first_rank,
+        COUNT(*) OVER (PARTITION BY f.list, f.line_key, p.day, f.rank) AS owners
     FROM pieces AS p
     INNER JOIN found AS f
-        ON f.list = p.list AND f.first_day = p.first_day AND f.line = p.line
-        AND f.since <= p.day AND f.until >= p.until
+        ON f.list = p.list AND f.line_key = p.line_key AND f.since <= p.day AND f.until >= p.until
 )
-SELECT list, first_day, line, about, id, since, until
+SELECT list, subject, line_key, nth, cells, id, since, until
 FROM owned WHERE rank = first_rank AND (about <> 'email' OR owners = 1);
 
 CREATE OR REPLACE TEMP TABLE own_rows AS
 WITH edges AS (
-    SELECT list, first_day, id, since AS day FROM own_taken
+    SELECT list, subject, id, since AS day FROM own_taken
     UNION
-    SELECT list, first_day, id, until FROM own_taken
+    SELECT list, subject, id, until FROM own_taken
 ),
 pieces AS (
-    SELECT list, first_day, id, day, LEAD(day) OVER (PARTITION BY list, first_day, id ORDER BY day) AS until FROM edges
-),
-last AS (
-    SELECT p.list, p.first_day, p.id, p.day AS since, p.until, MAX(t.line) AS line
-    FROM pieces AS p
-    INNER JOIN own_taken AS t
-        ON t.list = p.list AND t.first_day = p.first_day AND t.id = p.id AND t.since <= p.day AND t.until >= p.until
-    GROUP BY p.list, p.first_day, p.id, p.day, p.until
+    SELECT list, subject, id, day, LEAD(day) OVER (PARTITION BY list, subject, id ORDER BY day) AS until FROM edges
 ),
 said AS (
-    SELECT a.list, a.id, a.since, a.until, h.subject, CAST(l.cells AS VARCHAR) AS cells
-    FROM last AS a
-    INNER JOIN own_runs AS r ON r.list = a.list AND r.first_day = a.first_day
-    INNER JOIN spans.own_lists AS h ON h.digest = r.digest
-    INNER JOIN spans.own_lines AS l ON l.digest = r.digest AND l.line = a.line AND l.rank = 1
+    SELECT p.list, p.subject, p.id, p.day AS since, p.until, ARG_MAX(t.cells, t.nth) AS cells
+    FROM pieces AS p
+    INNER JOIN own_taken AS t
+        ON t.list = p.list AND t.subject = p.subject AND t.id = p.id AND t.since <= p.day AND t.until >= p.until
+    GROUP BY p.list, p.subject, p.id, p.day, p.until
 ),
 marked AS (
-    SELECT
-        *, LAG(until) OVER w IS NOT DISTINCT FROM since AND LAG(cells) OVER w IS NOT DISTINCT FROM cells
-        AND LAG(subject) OVER w IS NOT DISTINCT FROM subject AS goes_on
-    FROM said WINDOW w AS (PARTITION BY list, id ORDER BY since)
+    SELECT *, LAG(until) OVER w = since AND LAG(cells) OVER w = cells AS goes_on
+    FROM said WINDOW w AS (PARTITION BY list, subject, id ORDER BY since)
 ),
 numbered AS (
-    SELECT *, COUNT(*) FILTER (NOT goes_on) OVER (PARTITION BY list, id ORDER BY since ROWS UNBOUNDED PRECEDING) AS stretch
+    SELECT
+        *, COUNT(*) FILTER (goes_on IS DISTINCT FROM TRUE) OVER (
+            PARTITION BY list, subject, id ORDER BY since ROWS UNBOUNDED PRECEDING
+        ) AS stretch
     FROM marked
 )
 SELECT

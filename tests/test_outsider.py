@@ -1,0 +1,40 @@
+"""A reader that knows only the page about the format rebuilds what is published."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rollbook.errors import HeldError
+from rollbook.rights.erasure import erase
+from tests import outsider
+from tests.support.nights import FIRST, House, approve_held, new_house, night
+from tests.support.records import MISSING, classes, entry, student, students
+
+
+def published(house: House, day: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """The students and their classes of a day, as the published file has them."""
+    people = house.query(f"SELECT student_id, {', '.join(outsider.STUDENT)} FROM students_as_of('{day}')")
+    listed = house.query(
+        f"SELECT student_id, class_id, {', '.join(outsider.IN_CLASS)} FROM student_classes_as_of('{day}')"
+    )
+    return {row[0]: row[1:] for row in people}, {row[:2]: row[2:] for row in listed}
+
+
+def test_an_outsider_rebuilds_every_day_from_the_page_alone() -> None:
+    with new_house(students(30), classes(3)) as house:
+        house.night(1)
+        moved = student(3, name="  Zoe\u0301 &amp; Co ", classes=[entry(class_id=502), entry(class_id=503)])
+        house.night(2, students=[student(1, classes=None), student(2, classes=[]), moved, *students(26, first=4)])
+        house.sync()  # a second landing of the day
+        house.night(3, students=[student(1, name=None), *students(29, first=2), student(40, email=MISSING)])
+        with pytest.raises(HeldError):
+            house.night(4, students=students(12))
+        house.night(5, students=students(30))
+        approve_held(house.rollbook(), night(4))
+        erase(house.rollbook().writer(), 7, reason="case 12", confirm=lambda _: True)
+        for passed in range(6):
+            day = FIRST + timedelta(days=passed)
+            assert outsider.rebuild(house.warehouse, day) == published(house, day), day
