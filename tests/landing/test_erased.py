@@ -192,7 +192,7 @@ def test_the_register_names_nobody_and_is_the_owners_alone(tmp_path: Path) -> No
     assert modes == ["700", "700", "600"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"format": 3, "erased": []}', b'{"format": 3, "key": 5}'])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"format": 1, "erased": []}', b'{"format": 1, "key": 5}'])
 def test_an_unreadable_register_is_damage_and_not_empty(tmp_path: Path, content: bytes) -> None:
     register = register_of(tmp_path, 5)
     register.path.write_bytes(content)

@@ -91,12 +91,14 @@ def test_a_file_of_another_version_is_never_called_damaged(four_nights: House, k
     path = max(four_nights.warehouse.glob(kept))
     change(path, number)
     before = state(four_nights.warehouse)
-    theirs = "without a format number" if number is None else f"format {number}"
-    says = f"{path} was written by another version of Rollbook ({theirs}, this one reads {FORMAT}). Nothing was changed"
+    says = f"{path} was written before Rollbook's first format ("
+    if number == OTHER:
+        says = f"{path} was written by {'version 0.1.0' if path.name == 'manifest.json' else 'a newer version'} of Rollbook"
     for work in (four_nights.sync, lambda: past.rebuild(four_nights.rollbook().writer())):
         with pytest.raises(OtherVersionError) as refused:
             work()
         assert refused.value.message.startswith(says)
+        assert "Nothing was changed: " in refused.value.message
         assert refused.value.exit_code == 2
     try:
         problems = status_of(four_nights.rollbook()).problems
@@ -115,14 +117,18 @@ def test_an_optional_file_stays_as_another_version_wrote_it(
     change(path, OTHER)
     before = path.read_bytes()
     four_nights.sync()
-    assert f"{path} was written by another version of Rollbook (format {OTHER}" in caplog.text
+    assert f"{path} was written by a newer version of Rollbook (format {OTHER}" in caplog.text
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    "statement", [f"UPDATE spans.version SET format = {OTHER}", "ALTER TABLE spans.version DROP format"]
+    ("statement", "says"),
+    [
+        (f"UPDATE spans.version SET format = {OTHER}", "rollbook.duckdb was written by a newer version of Rollbook"),
+        ("ALTER TABLE spans.version DROP format", "rollbook.duckdb was written before Rollbook's first format"),
+    ],
 )
-def test_a_published_file_of_another_version_is_kept_as_it_is(four_nights: House, statement: str) -> None:
+def test_a_published_file_of_another_version_is_kept_as_it_is(four_nights: House, statement: str, says: str) -> None:
     warehouse = four_nights.rollbook().warehouse
     newest = target(four_nights.published)
     assert newest is not None
@@ -132,7 +138,6 @@ def test_a_published_file_of_another_version_is_kept_as_it_is(four_nights: House
 
     warehouse.restore(newest, amend)
     before = state(four_nights.warehouse)
-    says = "rollbook.duckdb was written by another version of Rollbook"
     with pytest.raises(OtherVersionError, match=says):
         four_nights.sync()
     with pytest.raises(OtherVersionError, match=says), Book(four_nights.warehouse).open():

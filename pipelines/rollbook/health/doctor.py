@@ -20,6 +20,7 @@ from rollbook.flatten.rows import Flattener
 from rollbook.health import status
 from rollbook.health.finding import Finding, Level
 from rollbook.landing.erased import PRIVATE
+from rollbook.landing.formats import FORMAT
 from rollbook.landing.manifest import LandedBody
 from rollbook.night.place import Place
 from rollbook.night.policy import check_reject_rate
@@ -110,7 +111,8 @@ def _check_warehouse(at: Examined) -> Iterator[Finding]:
         days, count = report.history, report.expired.count
         expired = f", {count} of them only in the history" if count else ""
         says = (
-            f"institution {report.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired}"
+            f"institution {report.school_id}, {count_of(days.count, 'day')} from {days.first} to {days.last}{expired},"
+            f" in format {FORMAT}"
         )
         yield Finding("warehouse", Level.OK, says)
 

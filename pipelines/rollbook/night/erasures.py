@@ -93,6 +93,7 @@ class Erasures:
         for number, path in enumerate(behind, start=1):
             erased = gone_since(warehouse.own.erasures_of(path) or 0)
             with warehouse.finishing(path) as con:
+                schema.upgrade(con)
                 schema.ensure(con)  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
                 without.remove_lines(con, erased)

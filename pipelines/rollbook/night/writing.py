@@ -25,6 +25,7 @@ from rollbook.errors import (
 )
 from rollbook.ingest import LARGE
 from rollbook.landing.erased import StudentTraces
+from rollbook.landing.formats import FORMAT
 from rollbook.landing.manifest import Manifest, Verdict
 from rollbook.night.erasures import Erasures
 from rollbook.night.listeners import ErasureUnderWay, Listeners
@@ -32,8 +33,10 @@ from rollbook.night.place import Clock, Place, quiet
 from rollbook.night.stages import Landed, Merged, merge, merge_into, publish, snapshot
 from rollbook.source.fetch import why_refused
 from rollbook.source.pagination import Progress
+from rollbook.store import schema
 from rollbook.store.database import MEMORY_LIMIT, THREADS, USUAL_MEMORY_LIMIT, Limits, machine_errors, reuse_instances
 from rollbook.util import files
+from rollbook.views import catalog
 
 if TYPE_CHECKING:  # a night is given its settings and does not read any
     from rollbook.settings import Settings
@@ -176,6 +179,7 @@ class Writer:
         """
         place = self.place
         self._sweep(traces)
+        self._upgrade()
         place.recovery.check_raw()
         place.recovery.recover_lake()
         if place.recovery.is_behind():
@@ -189,6 +193,18 @@ class Writer:
                 self.publish(merge_into(place, None, full_refresh=True))
         self.finish_erasure()
         self.decide(place.landings.undecided())
+
+    def _upgrade(self) -> None:
+        """Bring published files that an earlier version wrote to this format, one after the other. The history of days
+        that have expired is nowhere else.
+        """
+        place = self.place
+        for path in place.warehouse.of_earlier_format():
+            log.info("%s is brought to format %d", path.name, FORMAT)
+            with place.warehouse.finishing(path) as con:
+                schema.upgrade(con)
+                catalog.create_views(con)
+            place.warehouse.replace(path)
 
     def finish_erasure(self) -> None:
         """Finish an erasure that is under way: let the listeners remove the student from what else there is. The

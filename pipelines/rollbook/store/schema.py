@@ -500,6 +500,15 @@ def check_format(con: duckdb.DuckDBPyConnection, name: str) -> None:
     formats.check(row[0] if row else None, name)
 
 
+def upgrade(con: duckdb.DuckDBPyConnection) -> None:
+    """Bring an open file of an earlier format to this one; one of this format stays as it is."""
+    ((number,),) = con.execute("SELECT format FROM spans.version").fetchall()
+    for each in formats.since(number) if number in formats.UPGRADES else ():
+        for statement in each.published:
+            con.execute(statement)
+    con.execute("UPDATE spans.version SET format = $1 WHERE format <> $1", [formats.FORMAT])
+
+
 def existing(con: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], Existing]:
     """Return the tables of the current database by schema and name."""
     existing: dict[tuple[str, str], Existing] = {}

@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 
 from rollbook.errors import BusyError, DamagedError, RollbookError
+from rollbook.landing import formats
 from rollbook.landing.erased import ERASURES, PRIVATE, ErasureRegister
 from rollbook.landing.manifest import TableCounts
 from rollbook.store import lake, ops, schema
@@ -328,6 +329,17 @@ class Warehouse:
             self._activate(self.versions.add(self.next), instead_of=self.versions.newest())
         else:
             self.versions.replace(path, self.next)
+
+    def of_earlier_format(self) -> list[Path]:
+        """The published files of ours that an earlier version of Rollbook wrote, and that this one can upgrade."""
+        found = []
+        for path in (self.published_file, *self.kept()) if formats.UPGRADES else ():
+            if self.own.is_unmodified(path):
+                with connect(path, scratch=self.scratch, read_only=True) as con:
+                    ((number,),) = con.execute("SELECT format FROM spans.version").fetchall()
+                if number in formats.UPGRADES:
+                    found.append(path)
+        return found
 
     def kept(self) -> list[Path]:
         """The kept versions before the published file, the newest first."""
