@@ -117,9 +117,13 @@ bench-district: $(VENV)/.dev ## Measure a district's nights (ARGS="--institution
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
 	@uv pip compile --quiet --universal --upgrade --generate-hashes --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt
 
+.PHONY: release-check
+release-check: $(VENV)/.dev ## Check that this commit can be released, and build it into dist/
+	@$(BIN)/python -m tests.release
+
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-dbt .venv-s3 .venv-spark build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-dbt .venv-s3 .venv-spark .venv-release build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help
