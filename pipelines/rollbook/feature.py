@@ -63,6 +63,10 @@ class Feature:
         """Pages that are served beside Dagster's UI."""
         return ()
 
+    def explored(self) -> Sequence[Route]:
+        """Addresses that `rollbook explore` serves without its login: they ask for a token of their own."""
+        return ()
+
     def relations(self) -> Iterable[Relation]:
         """Tables that it adds to the published file."""
         return ()

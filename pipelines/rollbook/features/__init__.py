@@ -16,6 +16,7 @@ FEATURES = (
     "notebook",
     "why",
     "explore",
+    "share",
     "district",
     "mirror",
     "alerts",

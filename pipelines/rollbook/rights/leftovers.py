@@ -24,6 +24,7 @@ FILES = {
     "lists": ("own", "own-public.csv"),
     "pseudonymous": (PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, f"{PRIVATE}/codes.json"),
     "morning": (REPORT,),
+    "share": (f"{PRIVATE}/shares.json",),  # who may have copied from the file
     "mirror": (f"{PRIVATE}/mirror.json",),  # where a copy is
     "alerts": (f"{BUILD}/alerts.json",),
 }

@@ -26,9 +26,10 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from rollbook.errors import ArgumentError, RollbookError
+from rollbook.feature import present
 from rollbook.features.explore import pages
 from rollbook.features.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
 from rollbook.reading import charts
@@ -97,7 +98,10 @@ register_url_convertor("id", _Id())
 def serve(opened: Sequence[socket], kept: Kept) -> None:
     """Serve the app at the `opened` sockets of a port until SIGTERM or Ctrl-C, for requests with the `kept` token."""
     guarded = Guard(app(), kept.read, kept.port, command=COMMAND, wrong_host=WRONG_HOST, foreign=FOREIGN)
-    config = uvicorn.Config(guarded, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
+    # They ask for a token of their own.
+    others = [route for each in present() for route in each.explored()]
+    served = Router(others, redirect_slashes=False, default=guarded)
+    config = uvicorn.Config(served, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
     uvicorn.Server(config).run(sockets=[*opened])
 
 
