@@ -35,6 +35,7 @@ from rollbook.util import files
 CHUNK = 2**18  # bytes
 PIN_FOR = 12 * 3600  # seconds after the last request
 LOOK_AGAIN = 60  # seconds
+ONE_ATTACH = 10  # seconds, in which DuckDB asks for the beginning twice
 _RANGE = re.compile(r"bytes=([0-9]{0,40})-([0-9]{0,40})", re.IGNORECASE)
 _HEADERS = {
     "Accept-Ranges": "bytes",
@@ -85,11 +86,12 @@ class Version:
 
 @dataclass
 class Pin:
-    """The version that a token reads, how many erasures there were when it was opened, and until when it is kept."""
+    """The version that a token reads, how many erasures there were when it was opened, when it was asked for last."""
 
     version: Version
     erasures: int
-    until: float
+    noted: float
+    asked: float
 
 
 class Share:
@@ -126,8 +128,8 @@ class Share:
         if not (asked := _range(request, pin)):
             pin = self._begin(token, reader, erasures)
         elif pin is None:
-            raise RefusedError(412, CLOSED)
-        pin.until = time.monotonic() + PIN_FOR
+            raise RefusedError(410, CLOSED)
+        pin.asked = time.monotonic()
         version = pin.version
         headers = {**_HEADERS, "ETag": version.tag}
         first, last = 0, version.size - 1
@@ -160,7 +162,7 @@ class Share:
                 for token, pin in self._pins.items()
                 if token in readers
                 and pin.erasures == len(content.erased)
-                and pin.until > time.monotonic()
+                and pin.asked + PIN_FOR > time.monotonic()
                 and pin.version.is_unchanged
             }
         return readers, len(content.erased)
@@ -170,12 +172,15 @@ class Share:
         path = self.root / reader.file
         if not path.is_file():
             raise RefusedError(404, NO_FILE)
-        version = Version(os.open(path, os.O_RDONLY))
+        version, now = Version(os.open(path, os.O_RDONLY)), time.monotonic()
+        pin = self._pins.get(token)
+        if pin is not None and pin.version.identity == version.identity and now < pin.noted + ONE_ATTACH:
+            return pin
         access.note(self.root, "share", what=f"{reader.file} to {reader.name}")
         with self._lock:
             others = (pin.version for pin in self._pins.values())
             version = next((each for each in others if each.identity == version.identity), version)
-            pin = self._pins[token] = Pin(version, erasures, time.monotonic() + PIN_FOR)
+            pin = self._pins[token] = Pin(version, erasures, noted=now, asked=now)
         return pin
 
     def _parts(self, token: str, pin: Pin, at: int, last: int) -> Iterator[bytes]:
