@@ -94,15 +94,16 @@ def test_a_file_loses_what_a_feature_that_is_gone_had_added(tmp_path: Path) -> N
         assert house.query("SELECT change FROM changes_since(1, 1)") == [("read everything",)]
 
 
-def test_files_of_a_feature_that_is_gone_stop_an_erasure(tmp_path: Path) -> None:
-    source, home = without("morning", tmp_path), dagster_home(tmp_path / "home")
+@pytest.mark.parametrize(("feature", "name"), [("morning", "report.html"), ("share", "private/shares.json")])
+def test_files_of_a_feature_that_is_gone_stop_an_erasure(feature: str, name: str, tmp_path: Path) -> None:
+    source, home = without(feature, tmp_path), dagster_home(tmp_path / "home")
     with new_house(students(20), classes(2)) as house:
         house.now = datetime.now(UTC)
         house.sync()
-        page = house.warehouse / "report.html"
-        assert page.is_file()
+        left = house.warehouse / name
+        left.touch()
         shown = run(source, house, home, "doctor", "erase|2|--reason|case 1|--yes")
-        assert f"{page} are of a feature that is not installed" in shown
+        assert f"{left} are of a feature that is not installed" in shown
         assert "erase|2|--reason|case 1|--yes -> 2" in shown
-        page.unlink()
+        left.unlink()
         assert "-> 0" in run(source, house, home, "erase|2|--reason|case 1|--yes")

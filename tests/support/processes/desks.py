@@ -44,9 +44,13 @@ class Nights:
         self.versions.prepare()
 
     def publish(self, number: int) -> None:
-        """Publish a night as a writer does, which retires older versions; each night is longer than the last."""
+        """Publish a night; each is longer than the last."""
         file = self.root / "next"
         file.write_bytes(array("I", [number] * (WORDS + number)).tobytes())
+        self.publish_file(file)
+
+    def publish_file(self, file: Path) -> None:
+        """Publish a file as a writer does, which retires older versions."""
         self.versions.retire(leaving=2)
         self.versions.activate(self.versions.add(file))
 
@@ -63,11 +67,16 @@ class Desk:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, method: str = "GET", headers: Mapping[str, str] | None = None, *, path: str = "") -> Answer:
-        """A request with the token, unless the headers have another."""
+        """A request with the token, unless the headers have another. Of an answer that is cut, what came."""
         sent = {"Authorization": f"Bearer {self.token}", **(headers or {})}
         self._connection.request(method, path or self.path, headers=sent)
         answer = self._connection.getresponse()
-        return Answer(answer.status, answer.read(), answer.headers)
+        try:
+            body = answer.read()
+        except http.client.IncompleteRead as cut:
+            body = cut.partial
+            self.close()
+        return Answer(answer.status, body, answer.headers)
 
     def attach(self) -> int:
         """Begin as an ATTACH does; returns the file's size."""
