@@ -19,7 +19,7 @@ import msgspec
 from rollbook.errors import ArgumentError, DamagedError, MachineError
 from rollbook.feature import present
 from rollbook.landing import formats
-from rollbook.landing.erased import ERASURES, PRIVATE, ErasureRegister
+from rollbook.reading.access import PRIVATE
 from rollbook.settings import WarehouseSettings
 from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
 from rollbook.util import files
@@ -131,6 +131,8 @@ def lacks_pseudonymous(settings: WarehouseSettings) -> str:
 
 def hindrances(settings: WarehouseSettings, readers: Iterable[Reader]) -> list[str]:
     """Why some readers get nothing now. Raises RollbookError."""
+    from rollbook.landing.erased import ERASURES, ErasureRegister  # here, so that a command's help needs no pyarrow
+
     root = settings.warehouse_path
     found = [
         f"{file} is not there, so its readers get nothing: "
