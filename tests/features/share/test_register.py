@@ -10,6 +10,8 @@ import pytest
 
 from rollbook.errors import ArgumentError, DamagedError, OtherVersionError, RollbookError
 from rollbook.features.share.register import Reader, Register, digest
+from rollbook.store.warehouse import Warehouse
+from rollbook.util import files
 
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 
@@ -74,3 +76,22 @@ def test_a_damaged_list_lets_nobody_in_and_is_kept(tmp_path: Path, content: byte
     with pytest.raises(kind):
         register.add("elm", names=True, at=NOW)
     assert register.path.read_bytes() == content
+
+
+def test_a_night_that_begins_meanwhile_loses_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse, move = Warehouse(tmp_path), files.move
+    warehouse.prepare()
+    swept = list[Path]()
+
+    def after_a_sweep(source: Path, target: Path) -> Path:
+        if not swept:
+            swept.append(source)
+            warehouse.sweep()
+            assert not source.exists()
+        return move(source, target)
+
+    monkeypatch.setattr(files, "move", after_a_sweep)
+    register = Register(tmp_path)
+    token = register.add("ash", names=True, at=NOW)
+    assert [each.digest for each in register.read()] == [digest(token)]
+    assert len(swept) == 1

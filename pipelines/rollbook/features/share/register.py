@@ -110,7 +110,11 @@ class Register:
         folder = self.path.parent
         files.set_mode(files.folder(folder), files.PRIVATE_FOLDER)
         with files.Lock(folder / LOCK):
-            files.write(self.path, msgspec.json.encode(Readers(readers=tuple(change(self.read())))))
+            content = msgspec.json.encode(Readers(readers=tuple(change(self.read()))))
+            try:
+                files.write(self.path, content)
+            except FileNotFoundError:  # a night that just began took the unfinished file for left over
+                files.write(self.path, content)
         if os.geteuid() == 0:  # what root wrote is the owner's, whose server must read it
             owner = self.root.stat()
             for new in (folder, folder / LOCK, self.path):
