@@ -81,6 +81,17 @@ def test_without_a_pseudonymous_file_it_says_why_and_how(tmp_path: Path, monkeyp
     assert [each.name for each in Register(tmp_path).read()] == ["ash"]
 
 
+def test_a_token_that_cannot_be_logged_is_not_made(tmp_path: Path) -> None:
+    access.note(tmp_path, "sql")
+    (log,) = (tmp_path / "private").glob("access-*.jsonl")
+    log.unlink()
+    log.mkdir()
+    refused = run_at(tmp_path, "share", "add", "ash", **WITH)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "unlogged access is refused" in refused.stderr
+    assert Register(tmp_path).read() == ()
+
+
 @pytest.mark.nights
 def test_status_says_who_reads_from_elsewhere_and_what_hinders() -> None:
     with new_house(students(9), classes(2)) as house:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rollbook.errors import ArgumentError
-from rollbook.features.share.register import Reader, Register, hindrances, lacks_pseudonymous
+from rollbook.errors import ArgumentError, RollbookError
+from rollbook.features.share.register import Register, hindrances, lacks_pseudonymous
 from rollbook.reading import access
 from rollbook.settings import place
+from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
 from rollbook.terminal import Demo, Panel, app, confirmed, err, out, table, warehouse_path
 
 # Where a reverse proxy serves `rollbook explore`.
@@ -45,18 +46,22 @@ def add(
     question = f"{name} gets the whole school with all names, whoever may see what in explore. Go on?"
     if names and not yes and not confirmed(question):
         raise ArgumentError("Not confirmed, so there is no token. Without a terminal, add --yes")
-    token = Register(root).add(name, names=names, at=datetime.now(UTC))
-    reader = next(each for each in Register(root).read() if each.name == name)
-    access.note(root, "share add", students=0, what=f"{reader.file} to {name}")
+    register, file = Register(root), PUBLISHED if names else PSEUDONYMOUS
+    token = register.add(name, names=names, at=datetime.now(UTC))
+    try:
+        access.note(root, "share add", students=0, what=f"{file} to {name}")
+    except RollbookError:
+        register.remove(name)
+        raise
     out.print("The token is shown only now, and is for one program. With your proxy's name, type in DuckDB:\n")
-    out.print(_lines(reader, token), markup=False)
+    out.print(_lines(file, token), markup=False)
 
 
-def _lines(reader: Reader, token: str) -> str:
+def _lines(file: str, token: str) -> str:
     """What an analyst types. Without the scope, DuckDB would send the token to every site that it reads from."""
     return (
         f"CREATE SECRET rollbook (TYPE http, BEARER_TOKEN '{token}', SCOPE '{ADDRESS}/file/');\n"
-        f"ATTACH '{ADDRESS}/file/{reader.file}' AS rollbook (READ_ONLY);\n"
+        f"ATTACH '{ADDRESS}/file/{file}' AS rollbook (READ_ONLY);\n"
         "USE rollbook;"
     )
 
