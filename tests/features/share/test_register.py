@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from rollbook.errors import ArgumentError, DamagedError, OtherVersionError, RollbookError
+from rollbook.errors import ArgumentError, DamagedError, MachineError, OtherVersionError, RollbookError
 from rollbook.features.share.register import Reader, Register, digest
 from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
+from tests.support.processes.accounts import NOBODY
 
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 
@@ -95,3 +98,29 @@ def test_a_night_that_begins_meanwhile_loses_no_reader(tmp_path: Path, monkeypat
     token = register.add("ash", names=True, at=NOW)
     assert [each.digest for each in register.read()] == [digest(token)]
     assert len(swept) == 1
+
+
+def test_another_account_is_told_whose_the_list_is(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only the superuser can act as another account: run this test as root")
+    with TemporaryDirectory() as shared:
+        root = Path(shared, "w")
+        Register(root).add("ash", names=True, at=NOW)
+        Path(shared).chmod(0o755)
+        root.chmod(0o755)
+        try:
+            os.seteuid(NOBODY)
+            for change in (Register(root).read, lambda: Register(root).add("elm", names=True, at=NOW)):
+                with pytest.raises(MachineError):
+                    change()
+        finally:
+            os.seteuid(0)
+
+
+def test_what_root_adds_is_readable_by_the_owner(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only the superuser can give files away: run this test as root")
+    os.chown(tmp_path, NOBODY, NOBODY)
+    register = Register(tmp_path)
+    register.add("ash", names=True, at=NOW)
+    assert {path.stat().st_uid for path in (register.path, *register.path.parent.iterdir())} == {NOBODY}

@@ -21,6 +21,7 @@ from rollbook.feature import present
 from rollbook.landing import formats
 from rollbook.reading.access import PRIVATE
 from rollbook.settings import WarehouseSettings
+from rollbook.store.database import machine_errors
 from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
 from rollbook.util import files
 from rollbook.util.text import listed
@@ -108,17 +109,18 @@ class Register:
 
     def _change(self, change: Callable[[tuple[Reader, ...]], Iterable[Reader]]) -> None:
         folder = self.path.parent
-        files.set_mode(files.folder(folder), files.PRIVATE_FOLDER)
-        with files.Lock(folder / LOCK):
-            content = msgspec.json.encode(Readers(readers=tuple(change(self.read()))))
-            try:
-                files.write(self.path, content)
-            except FileNotFoundError:  # a night that just began took the unfinished file for left over
-                files.write(self.path, content)
-        if os.geteuid() == 0:  # what root wrote is the owner's, whose server must read it
-            owner = self.root.stat()
-            for new in (folder, folder / LOCK, self.path):
-                os.chown(new, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        with machine_errors(self.root):
+            files.set_mode(files.folder(folder), files.PRIVATE_FOLDER)
+            with files.Lock(folder / LOCK):
+                content = msgspec.json.encode(Readers(readers=tuple(change(self.read()))))
+                try:
+                    files.write(self.path, content)
+                except FileNotFoundError:  # a night that just began took the unfinished file for left over
+                    files.write(self.path, content)
+            if os.geteuid() == 0:  # what root wrote is the owner's, whose server must read it
+                owner = self.root.stat()
+                for new in (folder, folder / LOCK, self.path):
+                    os.chown(new, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def digest(token: str) -> str:
