@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.assembly import chapters
+from rollbook.feature import relations
 from rollbook.views import dictionary
 from tests.support.processes.commands import run_at
 from tests.support.tiers import daily
@@ -148,7 +149,7 @@ def test_docs_writes_the_data_dictionary_and_sources_for_dbt(tmp_path: Path) -> 
     assert (done.returncode, (tmp_path / "README.md").read_text()) == (0, dictionary.render(chapters()))
     folder = tmp_path / "models" / "rollbook"
     done = run_at(tmp_path, "docs", "--dbt", str(folder))
-    assert (done.returncode, (folder / "sources.yml").read_text()) == (0, dictionary.render_dbt())
+    assert (done.returncode, (folder / "sources.yml").read_text()) == (0, dictionary.render_dbt(relations()))
     assert "sources.yml is not a folder" in error(
         run_at(tmp_path, "docs", "--dbt", str(folder / "sources.yml" / "x")), 2
     )
