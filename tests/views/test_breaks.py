@@ -131,4 +131,4 @@ def test_a_silence_in_term_asks_for_no_terms(empty_school: House) -> None:
     assert "So common a silence in term time looks like" in page(empty_school)
     assert "terms.csv" not in page(empty_school)
     empty_school.night(2)
-    assert f"The last term in terms.csv ended on Friday, {night(1).day} November 2026." in page(empty_school)
+    assert f"The last term in terms.csv ended on Friday, {night(1).day} Nov 2026." in page(empty_school)

@@ -6,6 +6,7 @@ size; vertical positions and heights are pixels. Colours are names of the page's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -39,6 +40,9 @@ PANEL = 128  # a line of the month, with the heading
 DOT = 7
 LEAST_SPAN = 10  # of a scale, in points of percent
 
+
+# In a reason.
+DAY, MEASURE = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"(?<=[(])[\d.]+|(?<=from )[\d.]+|(?<=\d to )[\d.]+")
 
 # A filled rectangle: x, y, width, height and colour.
 Bar = tuple[float, float, float, float, str]
@@ -159,11 +163,26 @@ def short_date(day: date) -> str:
     return f"{day.day} {day:%b}"
 
 
+def day_on(day: date, newest: date) -> str:
+    """A day on a page of another day, the newest: 23 Nov, or 23 Nov 2025 if that was in another year."""
+    return short_date(day) if day.year == newest.year else f"{short_date(day)} {day.year}"
+
+
+def with_days(text: str, short: Callable[[date], str]) -> str:
+    """A text whose ISO dates are written as these."""
+    return DAY.sub(lambda day: short(date.fromisoformat(day[0])), text)
+
+
+def readable(reason: str, short: Callable[[date], str]) -> str:
+    """A reason as the rest of a page is written: its days as these, its measures with one decimal."""
+    return with_days(MEASURE.sub(lambda value: figure(float(value[0])), reason), short)
+
+
 def severity_word(severity: float | None) -> str:
     """High, medium or low; empty for nobody to watch."""
     return "" if severity is None else next(words for least, words in SEVERITIES if severity >= least)
 
 
 def long_date(day: date) -> str:
-    """A day as people write it: Monday, 23 November 2026."""
-    return f"{day:%A}, {day.day} {day:%B %Y}"
+    """A page's day: Monday, 23 Nov 2026."""
+    return f"{day:%A}, {short_date(day)} {day.year}"

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from rollbook.features.explore.book import PRINTED, ROWS
 from rollbook.features.explore.server import cell
+from rollbook.reading.charts import short_date
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.tiers import weekly
 from tests.support.warehouses.school import DAYS, LAST, School
@@ -30,7 +31,7 @@ def texts(cells: Locator) -> list[str]:
 
 
 def as_shown(rows: list[tuple[Any, ...]]) -> list[list[str]]:
-    return [[cell(value) for value in row] for row in rows]
+    return [[cell(value, LAST) for value in row] for row in rows]
 
 
 def chosen(page: Page, name: str) -> Locator:
@@ -162,7 +163,7 @@ def test_two_dates_lead_to_the_changes_between_them(page: Page, explored: Explor
         chosen(page, "Compare").select_option(str(LAST))
         chosen(page, "with").select_option(str(DAYS[3]))
         page.get_by_role("button", name="Show").click()
-        expect(table(page, "figure", str(DAYS[3]), str(LAST))).to_be_visible()
+        expect(table(page, "figure", short_date(DAYS[3]), short_date(LAST))).to_be_visible()
         assert fits(page)
         page.get_by_text(re.compile("kinds of changes")).click()
         link = table(page, "record", "how often").locator("tbody a").first

@@ -137,8 +137,8 @@ def test_learning_time_is_in_hours_and_a_future_day_is_marked(small: School) -> 
         "\N{EN DASH}",
     ]
     assert [known_by(LAST, LAST), known_by(LAST + timedelta(days=1), LAST)] == [
-        str(LAST),
-        f"{LAST + timedelta(days=1)} (in the future)",
+        short_date(LAST),
+        f"{short_date(LAST + timedelta(days=1))} (in the future)",
     ]
     assert known_by(None, LAST) == "\N{EN DASH}"
     compared = shown(small, pages.compare)["measures"][1]

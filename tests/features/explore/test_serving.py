@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
-from rollbook.features.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence
+from rollbook.features.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence, stored, words
 from rollbook.landing.records import MAX_ID
 from rollbook.reading import access
 from tests.support.nights import new_house, night
@@ -28,7 +28,7 @@ from tests.support.processes.exploring import Explored, exploring
 from tests.support.processes.servers import free_port, until
 from tests.support.records import entry, school_class, student, students, within
 from tests.support.warehouses.erasures import erase
-from tests.support.warehouses.school import School
+from tests.support.warehouses.school import LAST, School
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.nights]
 
@@ -446,14 +446,22 @@ def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:
 
 def test_a_value_is_put_into_words() -> None:
     values = (None, True, 0, 12345, 50.0, 66.666, "a\nb")
-    assert [cell(value) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50.0", "66.67", r"a\nb"]
+    assert [cell(value, LAST) for value in values] == ["\N{EN DASH}", "yes", "0", "12,345", "50.0", "66.7", r"a\nb"]
+    assert [cell(day, date(2026, 11, 24)) for day in (date(2026, 11, 3), date(2025, 12, 3))] == ["3 Nov", "3 Dec 2025"]
+    assert [stored(value) for value in (66.666, LAST)] == ["66.67", str(LAST)]
+    reason = "never logged in, registered 2026-11-03; low completion (13.79 %, under 50)"
+    assert words(reason, date(2026, 11, 24)) == "never logged in, registered 3 Nov; low completion (13.8 %, under 50)"
 
 
 def test_what_changed_on_a_day_is_one_sentence() -> None:
     changes = ["back", "joined Art 1A", "joined Latin 2B", "joined Music 1C", "left Choir 1A", "score 39 to 42.2"]
-    told = "back; joined Art 1A, Latin 2B and Music 1C; left Choir 1A; score 39 to 42.2"
-    assert sentence(changes) == told
-    assert sentence([]) == ""
+    told = "back; joined Art 1A, Latin 2B and Music 1C; left Choir 1A; score 39.0 to 42.2"
+    assert sentence(changes, LAST) == told
+    assert sentence([], LAST) == ""
+    measured = ["joined Maths 2.15", "score 39 to 42.19", "last activity 2025-10-30 to 2026-11-03"]
+    assert sentence(measured, date(2026, 11, 24)) == (
+        "joined Maths 2.15; score 39.0 to 42.2; last activity 30 Oct 2025 to 3 Nov"
+    )
 
 
 def test_sigterm_stops_it_with_success_though_a_page_is_open(fortnight: School, tmp_path: Path) -> None:

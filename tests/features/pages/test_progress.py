@@ -20,10 +20,10 @@ from rollbook.cli import app
 from rollbook.errors import ArgumentError
 from rollbook.features.pages import printing, progress
 from rollbook.features.pages.paper import Edition
-from rollbook.features.pages.progress import Chosen, Made, events_of, readable_reason, term_chart
+from rollbook.features.pages.progress import Chosen, Made, events_of, term_chart
 from rollbook.landing.records import MAX_ID, MAX_NUMBER
 from rollbook.reading import access
-from rollbook.reading.charts import Label
+from rollbook.reading.charts import Label, readable
 from rollbook.reading.charts import short_date as short
 from rollbook.util.text import figure
 from tests.support.nights import House, new_house
@@ -202,11 +202,11 @@ def test_reasons_have_the_page_s_form_of_dates_and_decimals(fortnight: School, f
 
 def test_a_reason_in_words_keeps_its_counts() -> None:
     reason = "completion fell from 80 to 72.73 % in 10 days: 48 of 66 assignments, was 48 of 60; 5 more missing"
-    assert readable_reason(reason, str) == (
+    assert readable(reason, str) == (
         "completion fell from 80.0 to 72.7 % in 10 days: 48 of 66 assignments, was 48 of 60; 5 more missing"
     )
     reason = "never logged in, registered 2026-10-29; low completion (0 %, under 30); low score (49.96, under 50)"
-    assert readable_reason(reason, lambda day: f"{day:%d.%m.}") == (
+    assert readable(reason, lambda day: f"{day:%d.%m.}") == (
         "never logged in, registered 29.10.; low completion (0.0 %, under 30); low score (50.0, under 50)"
     )
 

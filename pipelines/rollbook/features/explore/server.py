@@ -7,6 +7,7 @@ link is followed, which neither downloads a list nor shows a value. One form wri
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -19,7 +20,8 @@ from urllib.parse import quote, urlencode
 
 import duckdb
 import uvicorn
-from jinja2 import Environment
+from jinja2 import Environment, pass_context
+from jinja2.runtime import Context
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
@@ -54,6 +56,11 @@ POLICY = {
 COMMAND = "rollbook open explore"
 WRONG_HOST = f"This is `rollbook explore`, and it does not answer under this host name: `{COMMAND}` opens it.\n"
 FOREIGN = "Another web site sent this request; only the pages of `rollbook explore` may.\n"
+
+# Changes of a student that are measured or dated, as `student_timeline` says them.
+MEASURED = re.compile("(completion|score|minutes of learning) ")
+DATED = re.compile("(last activity|first login|registration) ")
+DECIMAL = re.compile(r"\d+(\.\d+)?")
 
 Page = Callable[..., dict[str, Any]]
 # The pages by their addresses: of a school, and of all institutions. Those with a name are in the menu.
@@ -199,21 +206,44 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 @cache
 def _environment() -> Environment:
-    templates = shared.environment("rollbook.features.explore", cell=cell, day=charts.long_date, sentence=sentence)
-    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline, hours=hours, known_by=known_by)
+    templates = shared.environment("rollbook.features.explore", stored=stored, day=charts.long_date, hours=hours)
+    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline)
+    templates.filters |= {each.__name__: _of_page(each) for each in (cell, known_by, words, sentence)}
     templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
     templates.tests["day"] = lambda value: isinstance(value, date)
     return templates
 
 
-def cell(value: object) -> str:
-    """A value as text: a dash if unknown, measures with one or two decimals, ISO dates."""
+def _of_page(shown: Callable[[Any, date], str]) -> Callable[[Context, Any], str]:
+    """A filter that shows a value on a page of records up to a day."""
+
+    @pass_context
+    def of_page(context: Context, value: Any) -> str:
+        return shown(value, context["day_shown"])
+
+    return of_page
+
+
+def cell(value: Any, newest: date) -> str:
+    """A value for people: a dash if unknown, measures with one decimal, days as in a chart."""
+    if is_figure(value):
+        return figure(value)
+    return charts.day_on(value, newest) if type(value) is date else stored(value)
+
+
+def stored(value: object) -> str:
+    """A value of a table as it is stored: measures with two decimals at most, ISO dates, by which rows are filtered."""
     if value is None:
         return "\N{EN DASH}"
     if is_figure(value):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix("0")
     return printable(text_of(value))
+
+
+def words(reason: object, newest: date) -> str:
+    """A reason, or a change of a day, with days and measures as on the rest of the page."""
+    return charts.readable(cell(reason, newest), partial(charts.day_on, newest=newest))
 
 
 def hours(minutes: float | None) -> str:
@@ -223,12 +253,12 @@ def hours(minutes: float | None) -> str:
 
 def known_by(day: date | None, newest: date) -> str:
     """A day of something that has happened by the newest day, or else cannot be right."""
-    return f"{cell(day)} (in the future)" if day and day > newest else cell(day)
+    return f"{cell(day, newest)} (in the future)" if day and day > newest else cell(day, newest)
 
 
-def sentence(changes: Sequence[str]) -> str:
-    """The changes of a day, in one sentence: `joined Art 1A and Latin 2B; score 39 to 42.2`."""
-    told = list(changes)
+def sentence(changes: Sequence[str], newest: date) -> str:
+    """The changes of a day, in one sentence: `joined Art 1A and Latin 2B; score 39.0 to 42.2`."""
+    told = [_readable(change, newest) for change in changes]
     for verb in ("joined ", "left "):
         of = [change for change in told if change.startswith(verb)]
         if len(of) > 1:
@@ -236,6 +266,15 @@ def sentence(changes: Sequence[str]) -> str:
             told[told.index(of[0])] = f"{verb}{', '.join(titles[:-1])} and {titles[-1]}"
             told = [change for change in told if change not in of]
     return "; ".join(told)
+
+
+def _readable(change: str, newest: date) -> str:
+    """A change as the rest of the page is written, where it is of a measure or a day: a title may have numbers, too."""
+    if DATED.match(change):
+        return charts.with_days(change, partial(charts.day_on, newest=newest))
+    if MEASURED.match(change):
+        return DECIMAL.sub(lambda value: figure(float(value[0])), change)
+    return change
 
 
 def is_id(column: str, columns: Sequence[str]) -> bool:

@@ -565,7 +565,7 @@ def trouble_of(morning: Morning) -> str:
 def _outcomes(nights: Sequence[Night]) -> str:
     """How the last nights' syncs went, in a line."""
     synced = sum(night.outcome == "synced" for night in nights)
-    others = [f"{night.day.day} {night.day:%b} {night.outcome}" for night in nights if night.outcome != "synced"]
+    others = [f"{short_date(night.day)} {night.outcome}" for night in nights if night.outcome != "synced"]
     return "; ".join([f"{synced} of {count_of(len(nights), 'night')} synced", *others]) + "."
 
 
@@ -599,7 +599,7 @@ def since(today: Row, day: Row | None, measure: str, *, again: bool = False) -> 
         return "no activity is known" if measure == "active" else "nothing to average"
     if day is None or then is None:
         return "nothing from a week ago to compare with"
-    earlier = f"{day.day.day} {day.day:%B}"
+    earlier = short_date(day.day)
     if again:
         return f"assignments are counted again since {earlier}"
     if abs(now - then) < 0.05:

@@ -8,9 +8,8 @@ only, without whether a student is to watch and without ids.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
@@ -30,7 +29,9 @@ from rollbook.reading.charts import (
     Label,
     Row,
     all_rows,
+    day_on,
     ends,
+    readable,
     scale,
     severity_word,
     short_date,
@@ -52,8 +53,6 @@ LETTER, LINE = 2.5, 16  # a letter, at most, in percent of a phone's width; a li
 MAX_TICKS, STEPS = 4, (1, 2, 5, 10, 20, 50, 100, 10**3, 10**6, 10**9, 10**12)  # of its scale
 
 _UNSAFE = re.compile(r"[^\w-]+")  # in the name of a folder
-# In a reason.
-DAY, MEASURE = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"(?<=[(])[\d.]+|(?<=from )[\d.]+|(?<=\d to )[\d.]+")
 # What ended a time in a class, by its `end_reason`.
 LEFT_BY = {"left the institution": "left the school", "class closed": "{} closed", "left the class": "left {}"}
 
@@ -163,7 +162,7 @@ def make(
         report = _load(con, since, edition)
     common = {"school": school or "", "day": day, "since": since, "edition": edition, "paper": paper}
     short = partial(_short, of=day)
-    words = partial(readable_reason, short=short)
+    words = partial(readable, short=short)
     template = pages.environment("rollbook.features.pages", short=short, figure=figure, words=words).get_template
     sheets = [*_sheets(report)]
     if not sheets:  # classes and teachers alone, of which a family gets no page
@@ -240,15 +239,8 @@ def _load(con: duckdb.DuckDBPyConnection, since: date, edition: Edition) -> Row:
 
 
 def _short(shown: date, of: date) -> str:
-    """A day on a page of another day: 23 Nov, or 23 Nov 2025 if that was in another year."""
-    year = f" {shown.year}" if shown.year != of.year else ""
-    return f"{short_date(shown)}{year}{' (in the future)' if shown > of else ''}"
-
-
-def readable_reason(reason: str, short: Callable[[date], str]) -> str:
-    """A reason as the rest of a page is written: its days as these, its measures with one decimal."""
-    reason = DAY.sub(lambda day: short(date.fromisoformat(day[0])), reason)
-    return MEASURE.sub(lambda value: figure(float(value[0])), reason)
+    """A day on a page of another day, marked if it cannot be right."""
+    return f"{day_on(shown, of)}{' (in the future)' if shown > of else ''}"
 
 
 def _by(rows: Iterable[Row], column: str) -> Mapping[int, Sequence[Row]]:
