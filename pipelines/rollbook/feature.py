@@ -10,10 +10,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import dagster as dg
     from starlette.routing import Route
 
-    from rollbook.defs.resources import School
     from rollbook.health.finding import Finding
     from rollbook.landing.own import Own
     from rollbook.night.listeners import Listener
@@ -55,8 +53,8 @@ class Feature:
         """What it holds of people in the warehouse at `root`, for an erasure and a subject access file."""
         return None
 
-    def definitions(self, school: School) -> dg.Definitions | None:  # noqa: ARG002 - see the class
-        """What Dagster loads for it."""
+    def definitions(self, school: Any) -> Any:  # noqa: ARG002 - see the class
+        """What Dagster loads for it, for a `defs.resources.School`: a `dg.Definitions`, or None. Both lie above."""
         return None
 
     def routes(self) -> Sequence[Route]:

@@ -36,9 +36,10 @@ class Rollbook:
         self.settings = settings
         self.clock = clock
         root = settings.warehouse_path
+        shared_mode: int | None = getattr(settings, "shared_mode", None)  # a feature's, if it is there
         self.place = Place(
             RawStore(root / "raw"),
-            Warehouse(root, settings.file_mode, shared_mode=settings.shared_mode, district=settings.district_path),
+            Warehouse(root, settings.file_mode, shared_mode=shared_mode, district=settings.district_path),
             additions,
             inputs,
         )

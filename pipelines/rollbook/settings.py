@@ -80,10 +80,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# Engines named without an address.
-DUCKDB, SAIL = "duckdb", "sail"
-
-
 def _base_url(value: str) -> str:
     url = value.strip().rstrip("/")
     if not url:
@@ -154,22 +150,6 @@ def _columns(value: str) -> str:
     return ", ".join(sorted(f"{table}.{column}" for table, column in tables.column_pairs(value)))
 
 
-def engine_name(value: str) -> str:
-    """Return where the work for many institutions is done: a name or an address. Raises ValueError."""
-    name = value.strip()
-    if name not in (DUCKDB, SAIL) and not (name.isprintable() and _is_spark_connect(name)):
-        raise ValueError("must be duckdb, sail, or the address of a Spark Connect server, sc://host:port")
-    return name
-
-
-def _is_spark_connect(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        return parts.scheme == "sc" and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port
-        return False
-
-
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 TimeZone = Annotated[str, AfterValidator(_timezone)]
@@ -177,7 +157,6 @@ CronLine = Annotated[str, AfterValidator(_cron)]
 FileMode = Annotated[str, AfterValidator(_mode)]
 HostNames = Annotated[str, AfterValidator(_hosts)]
 ColumnNames = Annotated[str, AfterValidator(_columns)]
-EngineName = Annotated[str, AfterValidator(engine_name)]
 
 
 class _Files(PydanticBaseSettingsSource):
@@ -358,43 +337,10 @@ class ReaderSettings(Group):
         return int(self.published_mode, 8)
 
 
-class PseudonymousSettings(Group):
-    """The file without names."""
-
-    pseudonymous: bool = setting(
-        False,
-        "whether each publish also makes `rollbook-pseudonymous.duckdb`, without names and with codes for students",
-        example="true",
-    )
-    pseudonymous_mode: FileMode = setting(
-        "600",
-        "the file mode of the file without names: `640` lets its group read it, `644` everybody on this machine, and no"
-        " other file",
-        example="640",
-    )
-
-    @cached_property
-    def shared_mode(self) -> int | None:
-        """The file mode of the pseudonymous file, as a number; None if that file is off."""
-        return int(self.pseudonymous_mode, 8) if self.pseudonymous else None
-
-
-class DistrictSettings(Group):
-    """Many institutions."""
-
-    district_engine: EngineName = setting(
-        DUCKDB,
-        "where the work for each institution is done: here (`duckdb`), or as tasks of `sail` or of a Spark Connect"
-        " server, `sc://host:port`",
-        example="sc://host:15002",
-        for_all=True,
-    )
-
-
-class WarehouseSettings(ReaderSettings, PseudonymousSettings, DistrictSettings):
+class WarehouseSettings(ReaderSettings):
     """Where the warehouse is, and what is kept.
 
-    With the groups of its bases, these are all the settings of a command that only reads.
+    With the group of its base, these are all the settings of a command that only reads.
     """
 
     warehouse: Path = setting(
@@ -592,19 +538,25 @@ def common_path() -> Path:
 
 
 def for_all() -> WarehouseSettings:
-    """Read the warehouse settings that all institutions of a registry share: the environment and `[defaults]`.
+    """Read the warehouse settings that all institutions of a registry share. For a single school, the same as `place`.
+    Raises SettingError.
+    """
+    return shared_by_all(WarehouseSettings)
 
-    For a single school, the same as `place`. Raises SettingError.
+
+def shared_by_all(kind: type[S]) -> S:
+    """Read the settings of a group that all institutions of a registry share: the environment and `[defaults]`. Raises
+    SettingError.
     """
     registered = registry()
     given = registered.defaults if registered else {}
-    values = {k: v for k, v in given.items() if k in WarehouseSettings.model_fields and not isinstance(v, Secret)}
+    values = {k: v for k, v in given.items() if k in kind.model_fields and not isinstance(v, Secret)}
     where = (
         {field: f"{field} in [{institutions.DEFAULTS}] of {registered.path.name}" for field in values}
         if registered
         else {}
     )
-    return _checked(WarehouseSettings, values | {"institution": ""}, where)
+    return _checked(kind, values | {"institution": ""}, where)
 
 
 def is_of_all() -> bool:

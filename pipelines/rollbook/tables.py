@@ -67,6 +67,13 @@ class Pseudonymous(Enum):
     EMPTY = "no rows"
 
 
+# What rows about a person tell: the person's state now, each change, periods, the state of each day, or nothing that is
+# not told elsewhere.
+Tells = Literal["now", "changes", "periods", "days", "bookkeeping"]
+# By schema, unless a table or view says otherwise; `ops` is of what was received.
+TELLS: dict[str, Tells] = {"main": "now", "history": "periods", "snapshots": "days", "spans": "bookkeeping"}
+
+
 @dataclass(frozen=True)
 class Relation:
     """A table or view by the full name: what a row is, and the columns in order.
@@ -81,6 +88,7 @@ class Relation:
     key: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
     pseudonymous: Pseudonymous = Pseudonymous.COPY
+    tells: Tells | None = None  # None: as `TELLS` says of the schema
 
 
 @dataclass(frozen=True)

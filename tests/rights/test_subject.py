@@ -21,7 +21,7 @@ from rollbook.feature import relations
 from rollbook.features.pseudonymous.pseudonymous import Codes, begin
 from rollbook.night.discard import discard
 from rollbook.reading import access
-from rollbook.rights.subject import LEFT_OUT, Subject, contents, gather, write
+from rollbook.rights.subject import DAYS, INTERNAL, LEFT_OUT, NOW, VERSIONS, WORDS, Subject, contents, gather, write
 from rollbook.store.schema import KEPT, OBSERVED
 from rollbook.tables import TABLES
 from rollbook.views import catalog, editable
@@ -76,7 +76,7 @@ def eleven_nights() -> Iterator[House]:
 
 @pytest.fixture(scope="module")
 def found(eleven_nights: House) -> Subject:
-    return gather(eleven_nights.warehouse, ME)
+    return gather(eleven_nights.warehouse, ME, added=relations())
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,15 @@ def test_it_holds_each_row_about_the_student_of_every_table_and_view(eleven_nigh
             assert held[name].rows == rows, name
         assert len(held[name].rows) == len(rows), name
     assert all(held[name].rows for name in ("main.students", "main.changes", "ops.rejects", "snapshots.observed"))
+
+
+def test_what_has_a_day_is_not_among_the_state_now(found: Subject) -> None:
+    """Else a table or view has to declare what it `tells`."""
+    days = {"snapshot_date", "week_begins", "joined_on", "valid_from", "first_day", "number"}
+    dated = {s.name: s.part for s in found.sections if days & {column["name"] for column in s.columns}}
+    assert [name for name, part in dated.items() if part == NOW] == []
+    parts = ("main.changes", "main.enrollment_spans", "main.student_weekly", "snapshots.observed", "ops.feed")
+    assert [dated[name] for name in parts] == [WORDS, VERSIONS, DAYS, INTERNAL, INTERNAL]
 
 
 def test_it_says_when_somebody_noted_to_have_spoken_to_the_student(found: Subject) -> None:

@@ -371,6 +371,7 @@ def subject(
     Check the file before you hand it over: it names the student's teachers, and the accounts that exported records.
     """
     from rollbook.assembly import personal
+    from rollbook.feature import relations
     from rollbook.rights.subject import check_out, gather, write
 
     warehouse, target = warehouse_path(demo=demo), target.expanduser()
@@ -382,6 +383,7 @@ def subject(
             lambda done, total: show("landings", done, total),
             earlier_person=earlier_person,
             personal=personal(warehouse),
+            added=relations(),
         )
     log.note(warehouse, "subject", students=1)
     with machine_errors(target.parent):

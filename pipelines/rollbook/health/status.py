@@ -321,7 +321,7 @@ def predict(place: Place, settings: Settings, night: Night, *, nights: int = YEA
     landed = days * (night.raw + night.lake) + (raw_now + lake_now if keep is None or nights < keep else 0)
     file = max(night.published, MIN_FILE) + nights * night.growth
     # The pseudonymous file is at most as large as the published file; three exist during the making.
-    coded = 1 if settings.pseudonymous else 0
+    coded = 0 if place.warehouse.shared_mode is None else 1
     return Capacity(
         sync=round(2 * night.raw + 4 * night.lake + (1.5 + coded) * max(night.published, MIN_FILE) + MARGIN),
         night=round(night.raw + night.lake + (1 + coded) * night.growth),

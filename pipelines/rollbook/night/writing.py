@@ -61,6 +61,13 @@ class Blocked:
     error: RollbookError
 
 
+@dataclass
+class _Failures:
+    """Whether the listeners are told of a failure, since not all readers see the log or the UI: not before recovery."""
+
+    are_told: bool = False
+
+
 @dataclass(frozen=True)
 class Writer:
     """The writer of a place (G14): by which settings and clock it works, and who learns of that.
@@ -87,27 +94,26 @@ class Writer:
     @contextmanager
     def unrecovered(self) -> Iterator[None]:
         """As `writing`, over a warehouse that stays as it is."""
-        with self._held() as is_told:
+        with self._held() as failures:
             self._sweep()
-            is_told.append(True)
+            failures.are_told = True
             yield
 
     @contextmanager
     def fetching(self) -> Iterator[Ready | Blocked]:
         """As `writing`, for a night that fetches: recovery's error is yielded, since a landing is kept all the same."""
-        with self._held() as is_told:
+        with self._held() as failures:
             state = self._begin()
-            is_told.append(True)
+            failures.are_told = True
             yield state
 
     @contextmanager
-    def _held(self) -> Iterator[list[bool]]:
+    def _held(self) -> Iterator[_Failures]:
         """Hold the lock. A fault of this machine is a MachineError, and damaged files are repaired.
 
-        Where the list that is yielded has an entry, the listeners learn of a failure, since not all readers see the log
-        or the UI. Raises LostError at the end if a listener found a loss; what was to be written is written then.
+        Raises LostError at the end if a listener found a loss; what was to be written is written then.
         """
-        place, is_told = self.place, list[bool]()
+        place, failures = self.place, _Failures()
         with machine_errors(place.warehouse.root):
             place.warehouse.prepare()
             with (
@@ -115,10 +121,10 @@ class Writer:
                 reuse_instances(place.warehouse.scratch, _limits(place)),
             ):
                 try:
-                    yield is_told
+                    yield failures
                 except Exception as error:  # an interrupt should not wait for a copy
                     failure = self._explained(error)
-                    if is_told and isinstance(failure, RollbookError):
+                    if failures.are_told and isinstance(failure, RollbookError):
                         self.listeners.tell(lambda listener: listener.failed(failure, self.clock()))
                     with suppress(OSError):  # the next writer sweeps
                         place.warehouse.drop_next()

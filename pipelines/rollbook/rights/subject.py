@@ -39,12 +39,14 @@ from rollbook.reading.query import disarmed
 from rollbook.rights.personal import PersonalData, Section
 from rollbook.store.database import connect
 from rollbook.store.published import FOLDER, PSEUDONYMOUS, PUBLISHED
+from rollbook.store.schema import OBSERVED, declared
 from rollbook.store.statements import statements
 from rollbook.store.warehouse import BUILD
-from rollbook.tables import OF_STUDENTS, SETS, of_set
+from rollbook.tables import OF_STUDENTS, SETS, TELLS, Relation, Tells, of_set
 from rollbook.util import files
 from rollbook.util.text import cell, printable
 from rollbook.views import editable
+from rollbook.views.catalog import views
 
 sql = statements("rollbook.rights")
 
@@ -71,17 +73,10 @@ PARTS = {
     COPIES: "Copies, as far as they are known. Values in queries are not logged, so neither is whom an export named.",
     INTERNAL: "What Rollbook keeps for its own work: the same records as ranges of days, and entries in private files.",
 }
-_PART_OF_SCHEMA = {"history": VERSIONS, "snapshots": DAYS, "ops": RECEIVED, "spans": INTERNAL}
-_PART_OF = {
-    "main.changes": WORDS,
-    "main.student_timeline": WORDS,
-    "main.enrollment_changes": WORDS,
-    "main.enrollment_spans": VERSIONS,
-    "main.watch_daily": VERSIONS,
-    "main.student_daily": DAYS,
-    "main.student_weekly": DAYS,
-    "snapshots.observed": INTERNAL,
-}
+# By what a table's rows tell; the rows of `ops` are about what was received.
+_PART_OF: dict[Tells | None, str] = {
+    "now": NOW, "changes": WORDS, "periods": VERSIONS, "days": DAYS, "bookkeeping": INTERNAL, None: RECEIVED,
+}  # fmt: skip
 # The first sections of each part; the rest follow by name.
 _FIRST = (
     "main.student_progress", "main.students_to_watch", "main.student_timeline", "main.enrollment_spans",
@@ -122,9 +117,10 @@ def gather(
     *,
     earlier_person: bool = False,
     personal: Iterable[PersonalData] = (),
+    added: Iterable[Relation] = (),
 ) -> Subject:
-    """Gather all that the warehouse at `root` holds about a student. `personal` says what the features hold.
-    Calls `progress` with (landings done, landings).
+    """Gather all that the warehouse at `root` holds about a student. `personal` says what the features hold,
+    `added` are the tables that they add to the published file. Calls `progress` with (landings done, landings).
 
     If the id was another person's before, which the finding `id_reused` says, what is from before that day is left out
     unless `earlier_person`.
@@ -134,7 +130,7 @@ def gather(
     """
     received, unnamed = _received(RawStore(root / "raw"), student, progress)
     is_published = (root / PUBLISHED).exists()
-    school, published = _published(root, student) if is_published else ("", [])
+    school, published = _published(root, student, added) if is_published else ("", [])
     sections = [
         *received,
         *published,
@@ -196,9 +192,11 @@ def section(part: str, name: str, meaning: str, columns: Mapping[str, str], rows
     return Section(part, name, meaning, [{"name": n, "type": t, "meaning": ""} for n, t in columns.items()], rows)
 
 
-def _published(root: Path, student: int) -> tuple[str, list[Section]]:
+def _published(root: Path, student: int, added: Iterable[Relation]) -> tuple[str, list[Section]]:
     """The institution's name, and a section for each table and view."""
     sections = []
+    tells = {(r.schema, r.name): r.tells for r in (*declared(), OBSERVED, *added)}
+    tells |= {("main", view.name): view.tells for view in views()}
     with files.aside(root / BUILD) as scratch, connect(root / PUBLISHED, scratch=scratch, read_only=True) as con:
         ((school,),) = con.execute("SELECT ANY_VALUE(school_name) FROM main.institution").fetchall()
         for schema, table, meaning, listed in con.execute(sql("about_students"), {"key": KEY}).fetchall():
@@ -213,7 +211,7 @@ def _published(root: Path, student: int) -> tuple[str, list[Section]]:
                 tuple(without_others(v, student) if w and v else v for v, w in zip(row, whole, strict=True))
                 for row in matching
             ]
-            part = _PART_OF.get(f"{schema}.{table}", _PART_OF_SCHEMA.get(schema, NOW))
+            part = _PART_OF[tells.get((schema, table)) or TELLS.get(schema)]
             sections.append(Section(part, f"{schema}.{table}", meaning or "", columns, rows))
     return school or "", sections
 

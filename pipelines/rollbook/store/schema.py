@@ -60,6 +60,7 @@ CHANGES = Relation(
     key=("snapshot_date", "table_name", *CHANGE_KEYS, "change", "column_name"),
     nullable=(*CHANGE_KEYS, "column_name"),
     pseudonymous=Pseudonymous.TOLD_CHANGES,
+    tells="changes",
 )
 
 THRESHOLDS = Relation(
@@ -348,6 +349,7 @@ OBSERVED = Relation(
     ),
     key=("snapshot_date", "set_name", "id", "state", "table_name"),
     nullable=("id", "table_name"),
+    tells="bookkeeping",
 )
 
 KEPT: tuple[Relation, ...] = (

@@ -83,12 +83,13 @@ class Warehouse:
         shared_mode: int | None = None,
         district: Path | None = None,
     ) -> None:
-        """`mode` is the published file's mode, `shared_mode` the pseudonymous file's. `district` is the folder that the
-        institutions of a registry share; a single school has none.
+        """`mode` is the published file's mode, `shared_mode` that of the pseudonymous file, if there is to be one.
+        `district` is the folder that the institutions of a registry share; a single school has none.
         """
         self.root = root
         self.district = district
         self.mode = mode
+        self.shared_mode = shared_mode
         self.published_file = root / PUBLISHED
         self.build = build or root / BUILD
         self.next = self.build / "next.duckdb"

@@ -1,8 +1,9 @@
 """Creates the views and macros, with a comment on each, and on each view's columns.
 
-A view is one file in `sql/`: the header says what a row is, which columns are the key, by which people sort it and what
-each column means; the query follows. The file is a Jinja template: shared measures come from `metrics`, longer shared
-parts are Jinja macros in files whose names begin with `_`. To add a view, add the file, and the name to `VIEWS`.
+A view is one file in `sql/`: the header says what a row is, which columns are the key, by which people sort it, what
+rows tell of a person (`-- tells: days`) and what each column means; the query follows. The file is a Jinja template:
+shared measures come from `metrics`, longer shared parts are Jinja macros in files whose names begin with `_`. To add a
+view, add the file, and the name to `VIEWS`.
 
 The views of the lake and the macros are made from the declarations in `tables`. Tables and their comments belong to
 `schema`.
@@ -18,6 +19,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast, get_args
 
 import duckdb
 
@@ -27,7 +29,7 @@ from rollbook.store.database import connect, literal, names, no_rows, transactio
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
 from rollbook.store.statements import ordering, statements
-from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, left_untracked, of_set
+from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, Tells, left_untracked, of_set
 from rollbook.util.text import listed
 from rollbook.views import editable, metrics
 
@@ -131,6 +133,7 @@ MADE = "views_digest"
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
 _ORDER = re.compile(r"-- order: (.+)")
+_TELLS = re.compile(rf"-- tells: ({'|'.join(get_args(Tells))})")
 _KEY_COLUMN = re.compile(r"(\w+)( \(may be NULL\))?")
 _COLUMN = re.compile(r"--   (\w+)  +(.+)")
 
@@ -140,7 +143,7 @@ class View:
     """An analysts' view: what a row is, what each column means (in order), the query, and the key.
 
     The `key` is unique; key columns in `nullable` may be NULL. By the columns in `order` (such as `severity DESC`), a
-    person would sort the view; it has no order by itself.
+    person would sort the view; it has no order by itself. `tells`: what rows tell of a person.
     """
 
     name: str
@@ -150,6 +153,7 @@ class View:
     key: tuple[str, ...] = ()
     nullable: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    tells: Tells = "now"
 
     @property
     def described(self) -> str:
@@ -190,7 +194,8 @@ def parse(name: str, text: str) -> View:
     columns = tuple((m[1], m[2]) for line in header if (m := _COLUMN.fullmatch(line)))
     key, nullable = _key(name, header[1:])
     order = next((tuple(m[1].split(", ")) for line in header if (m := _ORDER.fullmatch(line))), ())
-    return View(name, first[2], columns, text, key, nullable, order)
+    tells: Tells = next((cast("Tells", m[1]) for line in header if (m := _TELLS.fullmatch(line))), "now")
+    return View(name, first[2], columns, text, key, nullable, order, tells)
 
 
 def _key(name: str, header: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -13,10 +13,10 @@ from rollbook.assembly import assemble
 from rollbook.errors import BusyError, NothingLandedError, SettingError
 from rollbook.features.district import build as building
 from rollbook.features.district.build import Difference
+from rollbook.features.district.settings import DUCKDB, SAIL
 from rollbook.features.district.tasks import OTHER_DAYS
 from rollbook.features.district.views import shared
 from rollbook.opened import Rollbook
-from rollbook.settings import DUCKDB, SAIL
 from rollbook.store.district import DistrictFile
 from tests.support.nights import night
 from tests.support.reading import rows

@@ -11,7 +11,7 @@ import pytest
 from rollbook.errors import EngineError
 from rollbook.features.district import build as building
 from rollbook.features.district import tasks, views
-from rollbook.settings import DUCKDB, SAIL, engine_name
+from rollbook.features.district.settings import DUCKDB, SAIL, engine_name
 from tests.support.reading import rows
 from tests.support.tiers import weekly
 from tests.support.warehouses.district import District

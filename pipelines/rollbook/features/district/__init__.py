@@ -31,6 +31,7 @@ class District(Feature):
     """Many institutions in one place."""
 
     name = "district"
+    settings = "rollbook.features.district.settings:DistrictSettings"
     needs = ("alerts", "pseudonymous")
 
     def commands(self) -> None:

@@ -30,11 +30,12 @@ import pyarrow as pa
 from rollbook.errors import BusyError, DamagedError, NothingLandedError, RollbookError
 from rollbook.features.district import tasks, views
 from rollbook.features.district.nights import Institutions, load_overview
+from rollbook.features.district.settings import DUCKDB
 from rollbook.features.district.views import INSTITUTIONS
 from rollbook.features.pseudonymous import contents
 from rollbook.institutions import Registry
 from rollbook.landing.formats import FORMAT
-from rollbook.settings import DUCKDB, load
+from rollbook.settings import load
 from rollbook.source.fetch import utc_now
 from rollbook.store.clean import clean
 from rollbook.store.database import connect, count, literal, machine_errors, names, transaction, translate_errors

@@ -15,6 +15,7 @@ import typer
 from rollbook import institutions
 from rollbook.errors import ArgumentError, HeldError, RollbookError, SettingError
 from rollbook.feature import present
+from rollbook.features.district.settings import DistrictSettings
 from rollbook.institutions import FILE, Registry
 from rollbook.reading.formats import Format, check_target
 from rollbook.settings import (
@@ -26,6 +27,7 @@ from rollbook.settings import (
     is_of_all,
     registry,
     registry_path,
+    shared_by_all,
 )
 from rollbook.store.district import DISTRICT_BUILD
 from rollbook.store.published import DISTRICT_FILE, DISTRICT_PSEUDONYMOUS, check_is_there
@@ -419,7 +421,7 @@ def _build(registered: Registry, engine: str | None = None) -> bool:
     from rollbook.features.district.build import MAKES_NONE
     from rollbook.features.district.build import build as build_files
 
-    built = build_files(district_folder(), registered, engine=engine or for_all().district_engine)
+    built = build_files(district_folder(), registered, engine=engine or shared_by_all(DistrictSettings).district_engine)
     warnings = []
     both = {DISTRICT_FILE: built} | ({DISTRICT_PSEUDONYMOUS: built.pseudonymous} if built.pseudonymous else {})
     for file, result in both.items():
@@ -467,7 +469,8 @@ def rebuild(
     """
     from rollbook.features.district import build as building
 
-    arguments = district_folder(), district_registry(), engine or for_all().district_engine, names_of(only)
+    engine = engine or shared_by_all(DistrictSettings).district_engine
+    arguments = district_folder(), district_registry(), engine, names_of(only)
     if verify:
         _show(*building.compare_histories(*arguments))
         return

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rollbook.errors import EngineError
-from rollbook.settings import SAIL
+from rollbook.features.district.settings import SAIL
 
 # Every session warns of it, though pandas is not used here.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -14,10 +14,11 @@ import msgspec
 
 from rollbook.assembly import assemble
 from rollbook.errors import RollbookError, SettingError
+from rollbook.features.district.settings import DUCKDB
 from rollbook.night import past
 from rollbook.night.past import always, within_hold
 from rollbook.night.writing import writer_lock
-from rollbook.settings import DUCKDB, Settings, restored, secret_fields
+from rollbook.settings import Settings, restored, secret_fields
 from rollbook.store import schema
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History

@@ -59,6 +59,7 @@ FEED = Relation(
     key=("number", "table_name", *CHANGE_KEYS),
     nullable=CHANGE_KEYS,
     pseudonymous=Pseudonymous.EMPTY,
+    tells="bookkeeping",
 )
 
 # The tables and views that changes_since tells of, each with the key.

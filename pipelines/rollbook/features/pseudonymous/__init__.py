@@ -24,6 +24,7 @@ class PseudonymousFile(Feature):
     """`rollbook-pseudonymous.duckdb`, for readers who need no names."""
 
     name = "pseudonymous"
+    settings = "rollbook.features.pseudonymous.settings:PseudonymousSettings"
 
     def commands(self) -> None:
         """`rollbook codes`."""
@@ -32,8 +33,9 @@ class PseudonymousFile(Feature):
     def listener(self, opened: Rollbook) -> Listener:
         """Makes the file."""
         from rollbook.features.pseudonymous.pseudonymous import Pseudonymous
+        from rollbook.features.pseudonymous.settings import PseudonymousSettings
 
-        return Pseudonymous(opened.warehouse, wanted=opened.settings.pseudonymous)
+        return Pseudonymous(opened.warehouse, wanted=PseudonymousSettings.of(opened.settings).pseudonymous)
 
     def lines(self, opened: Rollbook) -> Iterator[Finding]:
         """Whether the file matches the published one."""

@@ -1,5 +1,6 @@
 -- enrollment_changes: One row per student joining or leaving a class. Enrollments on the first landed day do not count.
 -- key: snapshot_date, class_id, student_id
+-- tells: changes
 --
 --   snapshot_date      The landed day that first showed the change.
 --   change             joined or left.

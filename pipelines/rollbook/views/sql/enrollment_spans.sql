@@ -1,5 +1,6 @@
 -- enrollment_spans: One row per unbroken period of a student in a class: since when, until when, and why it ended.
 -- key: student_id, class_id, joined_on
+-- tells: periods
 --
 --   student_id       The student's id at the records service.
 --   name             The student's full name at the end of the period.

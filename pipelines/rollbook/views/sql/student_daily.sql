@@ -1,5 +1,6 @@
 -- student_daily: One row per landed day and student listed on it: the student's state on that day, from history.
 -- key: snapshot_date, student_id
+-- tells: days
 --
 -- The service may begin to count assignments again, with a term or a year: then total_assignments, completed_assignments
 -- and mostly the submitted and missing ones fall, and completion is of other work. student_weekly leaves that out.

@@ -1,5 +1,6 @@
 -- student_identities: One row per student id and person: which ids are one person's over time, and which had several.
 -- key: student_id, first_day
+-- tells: periods
 --
 -- Follow a pupil across a change of id: join a daily view with this one by student_id and
 -- `snapshot_date BETWEEN first_day AND COALESCE(last_day, snapshot_date)`, and group by person.

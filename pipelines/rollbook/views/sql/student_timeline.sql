@@ -1,5 +1,6 @@
 -- student_timeline: One row per change of a student, in words. The state on the first landed day is not a change.
 -- key: snapshot_date, student_id, what, description, class_id (may be NULL)
+-- tells: changes
 --
 -- Filter it by student_id and sort it by snapshot_date. An unknown value is "unknown"; without a scored assignment the
 -- score is "none".

@@ -1,5 +1,6 @@
 -- student_weekly: One row per ISO week and student listed on its last landed day: that state, and the change in a week.
 -- key: week_begins, student_id
+-- tells: days
 --
 -- Changes are against the last landed day of the week before; NULL if nothing was landed in that week or the student
 -- was not listed then. Filter by one week or some students; write weeks as dates.

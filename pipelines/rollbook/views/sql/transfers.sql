@@ -1,5 +1,6 @@
 -- transfers: One row per student who left one class and joined another of its course, within three days.
 -- key: student_id, left_class_id, left_on, joined_class_id, joined_on
+-- tells: changes
 --
 -- A year's rollover is none: of a class that closes, or that more than half of its students, and {{ small_class }} or more, leave
 -- on one day, nobody is transferred.

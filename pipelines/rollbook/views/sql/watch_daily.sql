@@ -1,5 +1,6 @@
 -- watch_daily: One row per landed day and student to watch on it, or no longer to watch since the landed day before.
 -- key: snapshot_date, student_id
+-- tells: periods
 --
 -- Every day is evaluated by the current thresholds. Filter by a day, as a date literal (a subquery reads all days), or
 -- by a student; for several, use watch_daily_of(students). Unfiltered, it is long.
