@@ -132,7 +132,8 @@ def lacks_pseudonymous(settings: WarehouseSettings) -> str:
     """Why there is no pseudonymous file; empty if there is one, or the next sync makes it."""
     if "pseudonymous" not in {each.name for each in present()}:
         return "The feature that makes the pseudonymous file is not installed"
-    return "" if settings.pseudonymous else f"{settings.name_of('pseudonymous')} is not set"
+    is_wanted = getattr(settings, "shared_mode", None) is not None  # that feature's
+    return "" if is_wanted else f"{settings.name_of('pseudonymous')} is not set"
 
 
 def hindrances(settings: WarehouseSettings, readers: Iterable[Reader]) -> list[str]:
