@@ -10,7 +10,7 @@ import typer
 from rollbook.errors import ArgumentError, RollbookError
 from rollbook.features.share.register import Register, hindrances, lacks_pseudonymous
 from rollbook.reading import access
-from rollbook.settings import place
+from rollbook.settings import load
 from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
 from rollbook.terminal import Demo, Panel, app, confirmed, err, out, table, warehouse_path
 
@@ -41,7 +41,7 @@ def add(
     explore`, behind a proxy with https.
     """
     root = warehouse_path(demo=demo)
-    if not names and (missing := lacks_pseudonymous(place())):
+    if not names and (missing := lacks_pseudonymous(load(fetches=False))):
         raise ArgumentError(f"{missing}, so there is no file without names. With --names, {name} gets the whole file")
     question = f"{name} gets the whole school with all names, whoever may see what in explore. Go on?"
     if names and not yes and not confirmed(question):
@@ -76,7 +76,7 @@ def show(demo: Demo = False) -> None:
         return
     rows = [(each.name, each.file, f"{each.since:%Y-%m-%d}") for each in readers]
     out.print(table("", ("reader", "file", "since"), rows))
-    for says in hindrances(place(), readers):
+    for says in hindrances(load(fetches=False), readers):
         err.print(f"[yellow]Warning:[/] {says}.")
 
 
