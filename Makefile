@@ -123,7 +123,7 @@ release-check: $(VENV)/.dev ## Check that this commit can be released, and build
 
 .PHONY: clean
 clean: ## Remove the environments and caches; warehouse/ and dagster_home/ stay
-	@rm -rf $(VENV) .venv-dbt .venv-httpfs .venv-s3 .venv-spark .venv-release build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) .venv-contract .venv-dbt .venv-httpfs .venv-s3 .venv-spark .venv-release build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	@find pipelines tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .PHONY: help

@@ -71,6 +71,12 @@ def docs(
         Path | None,
         typer.Option("--dbt", metavar="DIR", help="Write a sources.yml for dbt into this folder, and nothing else."),
     ] = None,
+    odcs: Annotated[
+        Path | None,
+        typer.Option(
+            "--odcs", metavar="F", help="Write an Open Data Contract (ODCS) into this file, and nothing else."
+        ),
+    ] = None,
     processing: Annotated[
         bool,
         typer.Option("--processing", help="Write the record of processing to standard output, or into the --out file."),
@@ -78,17 +84,22 @@ def docs(
 ) -> None:
     """Write the data dictionary: every table, view, macro and column, and twenty questions with their SQL.
 
-    With --dbt, write the same for dbt: sources with descriptions, data types and tests. With --processing, write the
+    With --dbt, write the same for dbt: sources with descriptions, data types and tests; with --odcs, for catalogs and
+    tools that test a contract. With --processing, write the
     record of processing that a data-protection officer keeps: what is held, why, where, how long, and who may read it.
     """
     from rollbook.feature import relations
     from rollbook.views import dictionary
 
     written = target or ROOT / DICTIONARY
+    if (dbt_folder or odcs) is not None and (processing or target is not None or None not in (dbt_folder, odcs)):
+        raise ArgumentError("--dbt and --odcs each write a file of their own: give one, without --out and --processing")
     if dbt_folder is not None:
-        if processing or target is not None:
-            raise ArgumentError("--dbt writes a file of its own: give it without --out and --processing")
         written = dictionary.write_dbt(dbt_folder, relations())
+    elif odcs is not None:
+        from rollbook.views import contract
+
+        contract.write(written := odcs.expanduser(), relations())
     elif processing:
         from rollbook.defs.runs import KEEP_DAYS
         from rollbook.rights.processing import render

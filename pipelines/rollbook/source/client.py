@@ -446,7 +446,7 @@ _FAULTS: tuple[tuple[type[Exception], str], ...] = (
 
 def silence_http_logs() -> None:
     """Stop httpx from logging each URL with the query: a search's value is a pupil's name or email address."""
-    for name in ("httpx", "httpcore"):
+    for name in ("httpx", "httpcore", "httpx2", "httpcore2"):  # the successor's, too
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

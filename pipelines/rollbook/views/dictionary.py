@@ -173,21 +173,21 @@ def write_dbt(folder: Path, added: Iterable[Relation] = ()) -> Path:
 
 def render_dbt(added: Iterable[Relation] = ()) -> str:
     """Return the text of `sources.yml`, with the tables that features add."""
-    relations = [*_relations(), *added]
-    document = {"version": 2, "sources": [_source(name, relations) for name in SOURCES]}
+    every = [*relations(), *added]
+    document = {"version": 2, "sources": [_source(name, every) for name in SOURCES]}
     dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
     return f"{MARK}\n{dumped}"
 
 
-def _source(of: str, relations: Iterable[Relation]) -> Entry:
+def _source(of: str, every: Iterable[Relation]) -> Entry:
     about = schema.SCHEMAS[of]
     if of == "snapshots":
         about += " It has no tests here: each would read every landed day."
-    tables = [_table(r) for r in relations if r.schema == of]
+    tables = [_table(r) for r in every if r.schema == of]
     return {"name": SOURCES[of], "description": about, "database": DATABASE, "schema": of, "tables": tables}
 
 
-def _relations() -> Iterator[Relation]:
+def relations() -> Iterator[Relation]:
     """Yield every table and view of the sources."""
     yield from schema.declared()
     types = catalog.types()
