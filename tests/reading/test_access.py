@@ -65,7 +65,8 @@ def test_a_reading_is_one_line(tmp_path: Path, clock: time_machine.Traveller) ->
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     first, second = lines(tmp_path)
     assert first | {"login": ""} == {
-        "format": FORMAT, "at": "2026-11-22T02:15:00Z", "user": user, "login": "", "kind": "sql", "students": 3, "what": "FROM roster",
+        "format": FORMAT, "at": "2026-11-22T02:15:00Z", "user": user, "login": "",
+        "reader": "", "kind": "sql", "students": 3, "what": "FROM roster",
     }  # fmt: skip
     assert (second["kind"], second["students"], second["what"]) == ("export", None, "")
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "private", *(tmp_path / "private").iterdir())}

@@ -420,7 +420,7 @@ def access(
     listed = (
         (
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
-            f"{entry.user} (of {entry.login})" if entry.login else entry.user,
+            entry.reader or (f"{entry.user} (of {entry.login})" if entry.login else entry.user),
             entry.kind,
             "unknown" if entry.students is None else f"{entry.students:,}",
             entry.what,

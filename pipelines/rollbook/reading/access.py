@@ -56,19 +56,20 @@ _PUNCTUATION = re.compile(r"[^\w\s\"'`]+")
 class Entry(formats.Stored, frozen=True, kw_only=True):
     """One access, at a time in UTC. `students` counts the different students shown; None if unknown.
 
-    `user` is the account that read, `login` the account that logged in, if known and different (`sudo`). `what` is the
-    query without values.
+    `user` is the account that read, `login` the account that logged in, if known and different (`sudo`); `reader` who
+    signed in to `rollbook explore`. `what` is the query without values.
     """
 
     at: Annotated[datetime, msgspec.Meta(tz=True)]
     user: str
     login: str = ""
+    reader: str = ""
     kind: str
     students: int | None = None
     what: str = ""
 
 
-def note(root: Path, kind: str, *, students: int | None = None, what: str = "") -> None:
+def note(root: Path, kind: str, *, students: int | None = None, what: str = "", reader: str = "") -> None:
     """Log one access to the warehouse at `root`, with fsync. Call it before anything is shown.
 
     Raises MachineError when the log cannot be written, and BusyError when another process keeps the log locked; the
@@ -78,7 +79,8 @@ def note(root: Path, kind: str, *, students: int | None = None, what: str = "") 
     # From the operating system: environment variables can be set to anything.
     user, login = machine.account(), machine.login()
     entry = Entry(
-        at=datetime.now(UTC), user=user, login="" if login == user else login, kind=kind, students=students, what=what,
+        at=datetime.now(UTC), user=user, login="" if login == user else login, reader=reader, kind=kind,
+        students=students, what=what,
     )  # fmt: skip
     folder = root / PRIVATE
     path = folder / entry.at.strftime(_NAME)

@@ -331,7 +331,7 @@ def _copies(root: Path) -> list[Section]:
     whom the export named.
     """
     log: list[Row] = [
-        (entry.at, entry.user, entry.login, entry.kind, entry.students, entry.what)
+        (entry.at, entry.user, entry.reader or entry.login, entry.kind, entry.students, entry.what)
         for entry in access.entries(root)[0]
         if entry.kind in WRITING
     ]
