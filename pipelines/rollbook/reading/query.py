@@ -325,6 +325,16 @@ def _with_own(
     )
 
 
+def export_own(con: duckdb.DuckDBPyConnection, query: str, values: dict[str, Any], out: Path) -> int | None:
+    """Write the rows of one of our own queries, of an open database, to a CSV file; returns the number of different
+    students in it, or None if the rows may show any student.
+    """
+    with files.handing_out(out) as file, refusals():
+        rows = con.sql(query, params=values)
+        _csv(rows, file, out.parent)
+        return _students(rows) if is_plain_read(con, query) else None
+
+
 def _title(con: duckdb.DuckDBPyConnection, question: str, query: str) -> str:
     """The line above an Excel file's rows: which view, of which school, and up to which day."""
     of = (

@@ -121,11 +121,11 @@ class Guard:
     def reply(self, scope: Scope, address: Address) -> Response | None:
         """Return the answer to a request without the token, or with the token in its address; None if it may pass."""
         asked = HTTPConnection(scope)
-        is_sent = any(_same(given, address) for given in _bearers(asked.headers))
+        is_sent = any(is_token(given, address) for given in bearers(asked.headers))
         can_keep = self.is_browsers(asked.headers["host"].lower(), address)
         is_page = can_keep and scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        is_first = is_page and _same(asked.query_params.get(TOKEN, ""), address)
-        is_kept = can_keep and _same(asked.cookies.get(self.cookie, ""), address)
+        is_first = is_page and is_token(asked.query_params.get(TOKEN, ""), address)
+        is_kept = can_keep and is_token(asked.cookies.get(self.cookie, ""), address)
         if not (is_sent or is_kept or is_first):
             return self._ask(asked.query_params, is_page=is_page)
         if not is_page or TOKEN not in asked.query_params:
@@ -173,11 +173,12 @@ def with_port(names: Iterable[str], port: int) -> frozenset[str]:
     return frozenset(values)
 
 
-def _same(given: str, address: Address) -> bool:
+def is_token(given: str, address: Address) -> bool:
+    """Whether a text is the token, without telling by the time how much of it is right."""
     return secrets.compare_digest(given.encode(), address.token.encode())
 
 
-def _bearers(headers: Headers) -> list[str]:
+def bearers(headers: Headers) -> list[str]:
     """The tokens of a program. A proxy may pass on another kind of `Authorization`, of its own login."""
     pairs = [value.partition(" ") for value in headers.getlist("authorization")]
     return [token.strip() for kind, _, token in pairs if kind.lower() == "bearer"]

@@ -154,7 +154,7 @@ def read_thresholds(path: Path) -> tuple[Threshold, ...]:
     """
     defaults = {t.name: t for t in DEFAULTS}
     thresholds: dict[str, Threshold] = {}
-    for line in _lines(path, THRESHOLDS_HEADER, needed=2):
+    for line in lines(path, THRESHOLDS_HEADER, needed=2):
         name = line.cells[0]
         if name not in defaults:
             raise malformed(path, line.number, f"{name[:40]!r} is not a threshold; write one of {', '.join(defaults)}")
@@ -179,7 +179,7 @@ def _number(path: Path, line: Line, default: Threshold) -> float:
 def read_terms(path: Path) -> tuple[Term, ...]:
     """Read the terms, in the order of their days. Raises SettingError, which names the line and what to write."""
     terms: dict[str, tuple[Term, int]] = {}
-    for line in _lines(path, TERMS_HEADER, needed=3):
+    for line in lines(path, TERMS_HEADER, needed=3):
         term = _term(path, line)
         if term.name in terms:
             raise malformed(path, line.number, f"{term.name[:40]!r} is listed twice; give each term its own name")
@@ -212,7 +212,7 @@ def read_contacted(root: Path) -> tuple[Contacted, ...]:
     Raises SettingError, which names the line and what to write.
     """
     path, contacted = root / CONTACTED, list[Contacted]()
-    for line in _lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
+    for line in lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
         student, on, until, *added = line.cells
         if (student_id := as_id(student)) is None:
             raise malformed(
@@ -317,7 +317,7 @@ def _day(path: Path, line: Line, column: str, text: str) -> date:
     raise malformed(path, line.number, f"{column} is {text[:40]!r}; write a date such as 2026-09-01")
 
 
-def _lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
+def lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
     """Yield the lines below the heading, each padded to at least `needed` cells; empty lines are skipped.
 
     Raises SettingError if the file is not a CSV file whose first `needed` columns are those of `header`.
@@ -348,6 +348,6 @@ def _cells(path: Path, number: int, line: str, delimiter: str) -> list[str]:
 def malformed(path: Path, line: int, problem: str) -> SettingError:
     """Return the error for an invalid line."""
     advice = "Nothing was published and nothing is lost; correct the line, or remove the file to get the defaults back"
-    if path.name == CONTACTED:
+    if path.name not in (THRESHOLDS, TERMS):
         return SettingError(f"{path}, line {line}: {problem}. Correct the line, or remove it")
     return SettingError(f"{path}, line {line}: {problem}. {advice}, and sync again")

@@ -1,4 +1,4 @@
-"""Reads the published file for one view of the app.
+"""Reads the published file for one view of the app: all of it, or what a reader sees (`scope`).
 
 Paging, sorting, searching and counting are done in SQL, so big tables stay there. Typed text is a parameter,
 never part of the SQL.
@@ -23,18 +23,21 @@ import pyarrow as pa
 from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.features.explore.readers import ALL, Readers
+from rollbook.features.explore.scope import AVERAGES, By, Night, Nights, Scope, rules
 from rollbook.features.morning import morning
 from rollbook.features.why.provenance import Provenance, key_of, trace
 from rollbook.reading import access
-from rollbook.reading.formats import Format, students_in
-from rollbook.reading.query import export
+from rollbook.reading.formats import students_in
+from rollbook.reading.query import export_own
 from rollbook.settings import DISTRICT, for_all, is_of_all, place
-from rollbook.store.database import connect
+from rollbook.store.database import READ, connect, translate_errors
 from rollbook.store.district import DISTRICT_BUILD
 from rollbook.store.published import DISTRICT_FILE, PUBLISHED, check_is_there
 from rollbook.store.schema import check_format
 from rollbook.store.statements import ordering, statements
 from rollbook.store.warehouse import BUILD
+from rollbook.tables import TABLES
 from rollbook.util import files
 from rollbook.views import editable
 
@@ -51,9 +54,12 @@ IS_ID = "[0-9]{1,19}"
 COUNTED = 100_000  # rows that are counted at most: of a year of a large school there are millions
 # With the writer's memory limit, the largest views would spill to disk.
 MEMORY_LIMIT = "1GB"
-# An export locks the settings of the database that it opens, which a process shares by path: one at a time. So does
-# a trace.
+# A trace locks the settings of the database that it opens, which a process shares by path: one at a time.
 _LOCKING = Lock()
+# What of a trace has text that people wrote.
+_DECISIONS = ("approved", "discarded", "put back")
+# The night that readers with a scope share.
+nights = Nights()
 # The values that `Book.once` computed, and their night.
 cache: dict[str, tuple[Any, Any]] = {}
 
@@ -93,18 +99,23 @@ class Listing:
         return (self.page - 1) * ROWS + 1
 
 
+class NobodyError(Exception):
+    """Somebody with this login sees nobody."""
+
+
 class Book:
     """The published file of a warehouse, open for one view: all queries read the same night."""
 
     made_by = "rollbook sync"
+    is_whole = True  # whether it shows the whole school, or a reader's part of it
     _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"
 
-    def __init__(self, warehouse: Path | None = None) -> None:
+    def __init__(self, warehouse: Path | None = None, login: str = "") -> None:
         self.warehouse = warehouse or place().warehouse_path
+        self.login = login  # of the reader, if there is a sign-in
         self.published = self.warehouse / PUBLISHED
         self.within = self.warehouse / BUILD
         self.students: int | None = 0  # how many different ones were read; None if unknown
-        self.made: dict[str, str] = {}  # the relations that were made for queries, and what each is
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -177,7 +188,7 @@ class Book:
 
     def note(self, kind: str, what: str, students: int | None) -> None:
         """Write the view's line into the access log; before anything is shown. Raises MachineError, BusyError."""
-        access.note(self.warehouse, kind, students=students, what=what)
+        access.note(self.warehouse, kind, students=students, what=what, reader=self.login)
 
     @cached_property
     def days(self) -> list[date]:
@@ -192,20 +203,15 @@ class Book:
     @cached_property
     def relations(self) -> dict[str, Relation]:
         """The readable tables and views by title, the views first."""
-        rows = self.once("relations", lambda: self.read(sql("relations"))[1])
+        rows = self.once("relations", lambda: self.read(sql("relations"), file=READ)[1])
         return {row[0]: Relation(*row) for row in rows}
 
     def watching(self, day: date) -> None:
         """Make the relation `watching`: the rows of watch_daily on a day, without names."""
 
         def made() -> pa.Table:
-            flags = ", ".join(flag for flag, _ in morning.REASONS)
-            return self.con.sql(f"""
-                SELECT student_id, change, severity, severity_before, reason, reason_before, {flags}
-                FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
-            """).to_arrow_table()
+            return self.con.sql(_watching(day)).to_arrow_table()
 
-        self.made["watching"] = f"FROM main.watch_daily WHERE snapshot_date = DATE '{day}'"
         self.con.register("watching", self.once("watching", made, day))
 
     def resting(self, day: date) -> dict[int, date]:
@@ -216,23 +222,14 @@ class Book:
         rows = ", ".join(f"({student}, DATE '{until}')" for student, until in resting.items())
         made = f"FROM (VALUES {rows or '(NULL::BIGINT, NULL::DATE)'}) AS r (student_id, until)"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE resting AS {made}")
-        self.made["resting"] = made
         return resting
 
     def csv(self, listing: Listing, what: str) -> IO[bytes]:
         """A whole list as an open CSV file, with text escaped that a spreadsheet program would run as a formula."""
-
-        def note(students: int | None) -> None:
+        with files.aside(self.within) as scratch:
+            students = export_own(self.con, listing.query, listing.values, out := scratch / "list.csv")
             # None for our own lists, which join tables; each of their rows is another student.
             self.note("explore download", what, listing.total if students is None and self.students else students)
-
-        query = listing.query
-        if self.made:  # the export's database has none of them
-            made = ", ".join(f"{name} AS ({what})" for name, what in self.made.items())
-            query = f"WITH {made} SELECT * FROM (\n{query}\n)"
-        with _LOCKING, files.aside(self.within) as scratch:
-            out = scratch / "list.csv"
-            export(self.published, query, Format.CSV, out, scratch=scratch, values=listing.values, before=note)
             return out.open("rb")  # can be read when the folder is gone
 
     def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
@@ -241,6 +238,64 @@ class Book:
             record = trace(self.warehouse, of, key_of(key), column or None, on, show=show)
         self.students = record.students
         return record
+
+
+class ScopedBook(Book):
+    """What a reader sees of the published file, open for one view. Nothing that is read is kept for the next one."""
+
+    is_whole = False
+
+    def __init__(self, warehouse: Path, login: str, sees: frozenset[str]) -> None:
+        super().__init__(warehouse, login)
+        self.sees, self.scope = sees, Scope()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """As a whole one; the reader's own connection to the night that all readers share."""
+        with (
+            self.night() as self._night,
+            translate_errors(self.published, self.within),
+            self._night.reading(self.login, self.sees) as (self.con, self.scope),
+        ):
+            if not self.days:
+                raise NothingLandedError(f"{self.published} holds no day yet: run `{self.made_by}` first")
+            yield
+
+    @contextmanager
+    def night(self) -> Iterator[Night]:
+        """Within the block, the newest night is open. Raises NothingLandedError before the first publish."""
+        check_is_there(self.published)
+        with nights.newest(self.published, self.within) as night:
+            yield night
+
+    def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:  # noqa: ARG002 - as in the whole one
+        """The result of `make`."""
+        return make()
+
+    @cached_property
+    def relations(self) -> dict[str, Relation]:
+        """The relations that are not closed."""
+        listed = {name if of == "main" else f"{of}.{name}" for of, name in self._night.listed}
+        return {title: each for title, each in super().relations.items() if title in listed}
+
+    def watching(self, day: date) -> None:
+        """Make the relation `watching`."""
+        self.con.execute(f"CREATE OR REPLACE TEMP VIEW watching AS {_watching(day)}")
+
+    def trace(self, of: str, key: str, column: str, on: date, *, show: bool) -> Provenance:
+        """As in the whole one, of a record that the reader sees: without what people wrote of their decisions, and of a
+        class without its figures where these are not shown.
+        """
+        table, ids = TABLES.get(of), key_of(key)
+        if table is not None and len(ids) == len(table.key):
+            rule = rules()["history", of]
+            is_figured = rule is not By.CLASS or ids[0] in self.scope.averaged
+            whose = " AND ".join(f"{name} = {value}" for name, value in zip(table.key, ids, strict=True))
+            known = self.con.execute(f"SELECT 1 FROM history.{of} WHERE {whose} LIMIT 1").fetchall()
+            if not known or rule is By.OPEN or (not is_figured and (show or of in AVERAGES)):
+                raise ArgumentError(f"There is no row {of} {key} among what you see")
+        record = super().trace(of, key, column, on, show=show)
+        return replace(record, lines=[line for line in record.lines if line[0] not in _DECISIONS])
 
 
 class DistrictBook(Book):
@@ -259,6 +314,23 @@ class DistrictBook(Book):
 def new_book() -> Book:
     """The file that the app shows: one school's, or that of all institutions if none is named."""
     return DistrictBook() if is_of_all() else Book()
+
+
+def book_of(readers: Readers, login: str) -> Book:
+    """What a reader with a login sees. Raises NobodyError for one who may see nothing, and SettingError."""
+    sees, warehouse = readers.sees(login), readers.path.parent
+    if not sees:
+        raise NobodyError(login)
+    return Book(warehouse, login) if ALL in sees else ScopedBook(warehouse, login, sees)
+
+
+def _watching(day: date) -> str:
+    """The query of those to watch on a day, without names."""
+    flags = ", ".join(flag for flag, _ in morning.REASONS)
+    return (
+        f"SELECT student_id, change, severity, severity_before, reason, reason_before, {flags}"
+        f" FROM main.watch_daily WHERE snapshot_date = DATE '{day}'"
+    )
 
 
 def is_figure(value: object) -> bool:

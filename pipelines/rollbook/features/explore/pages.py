@@ -15,17 +15,19 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError
-from rollbook.features.explore.book import COUNTED, Book, Listing, Row, number, sql
+from rollbook.features.explore.book import COUNTED, Book, Listing, Row, ScopedBook, number, sql
+from rollbook.features.explore.readers import TEACHER
 from rollbook.features.morning import morning
 from rollbook.features.pages import progress
 from rollbook.reading import access, charts
-from rollbook.store.database import machine_errors
+from rollbook.store.database import READ, machine_errors
 from rollbook.store.statements import in_order
 from rollbook.tables import TABLES
 from rollbook.views import editable, metrics
 
 DAYS = 62  # of a trend
 RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
+FIRST = 12  # students, and classes, on a reader's first page
 MAX_DRAWN = 12  # institutions with line charts
 
 COMPLETION = ("Completion, %", lambda row: row.completion)
@@ -82,6 +84,29 @@ def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 -
         "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(data)],
         "flags": {words: flag for flag, words in morning.REASONS},
         "charts": charts_of(data.trend, *charts.VALUES, STUDENTS),
+    }
+
+
+def mine(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - all pages are called alike
+    """A reader's own morning: whom to speak to among theirs, the new ones first, and their classes."""
+    assert isinstance(book, ScopedBook)  # noqa: S101 - for the type; the server asks for it of no other
+    day = book.days[0]
+    book.watching(day)
+    resting = book.resting(day)
+    (counts,) = book.rows(sql("mine"))
+    first = book.rows(sql("mine_first"), most=FIRST)
+    classes = book.rows(sql("mine_classes"), most=FIRST)
+    book.students = counts.students
+    return {
+        "title": "My morning",
+        "counts": counts,
+        "first": first,
+        "resting": resting,
+        "classes": classes,
+        "sees": sorted(book.sees.difference(book.scope.missing)),
+        # Who has a year, and may be a teacher, is not told each morning that no class is theirs.
+        "missing": [line for line in book.scope.missing if line != TEACHER or len(book.sees) == 1],
+        "has_before": len(book.days) > 1,
     }
 
 
@@ -234,7 +259,8 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     spans = book.rows(
         f"""
         SELECT
-            class_id, class_title, course_name, joined_on, is_from_before, left_on, end_reason
+            class_id, class_title, course_name, joined_on, is_from_before, left_on, end_reason,
+            class_id IN (SELECT class_id FROM main.classes) AS is_listed
         FROM main.enrollment_spans WHERE student_id = $id
         ORDER BY left_on DESC NULLS FIRST, {in_order("class_title")}, class_id
         """,
@@ -314,8 +340,10 @@ def compare(book: Book, params: QueryParams) -> dict[str, Any]:
         "days": book.days,
         "day": day,
         "before": before,
-        "measures": (measures[0], measures[-1]),
-        "changes": book.once("changes", lambda: book.rows(sql("compared_changes"), **values), *values.values()),
+        "measures": (measures[0], measures[-1]) if measures else None,
+        "changes": book.once(
+            "changes", lambda: book.rows(sql("compared_changes"), file=READ, **values), *values.values()
+        ),
         "records": RECORDS,
         "listing": book.listing(
             params, sql("compared_students"), f"{order}, {in_order('student')}, student_id", text=text, **values

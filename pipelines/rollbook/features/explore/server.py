@@ -1,15 +1,18 @@
-"""Serves the pages behind the guard of `util.request_guard`, which asks for the token.
+"""Serves the pages: behind the guard of `util.request_guard`, which asks for the token, or behind the door of `login`.
 
-It listens on loopback only: the pages name pupils. No other site's request carries the browser's cookie, except when a
-link is followed, which neither downloads a list nor shows a value. One form writes: who was spoken to
-(`contacted.csv`).
+With the guard it listens on loopback only: the pages name pupils, all of them. Behind the door everybody sees what
+`readers.csv` says. No other site's request carries the browser's cookie, except when a link is followed, which neither
+downloads a list nor shows a value. One form writes: who was spoken to (`contacted.csv`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import date
 from functools import cache, partial
 from hashlib import sha256
@@ -29,19 +32,35 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
+from starlette.types import Lifespan
 
-from rollbook.errors import ArgumentError, RollbookError
+from rollbook.errors import ArgumentError, MachineError, RollbookError
 from rollbook.feature import present
 from rollbook.features.explore import pages
-from rollbook.features.explore.book import COUNTED, IS_ID, ROWS, Book, is_figure, new_book
+from rollbook.features.explore.book import (
+    COUNTED,
+    IS_ID,
+    ROWS,
+    Book,
+    DistrictBook,
+    NobodyError,
+    ScopedBook,
+    book_of,
+    is_figure,
+    new_book,
+    nights,
+)
+from rollbook.features.explore.login import LOGIN, Door, Proxy
+from rollbook.features.explore.readers import Readers
 from rollbook.reading import charts
 from rollbook.settings import is_of_all
 from rollbook.util import pages as shared
-from rollbook.util.address import Kept
+from rollbook.util.address import Address, Kept
 from rollbook.util.request_guard import LIMITS, PRIVATE, Guard
 from rollbook.util.text import cell as text_of
 from rollbook.util.text import figure, printable
 
+OPENED_WITHIN = 20  # seconds, a night after its publish
 STOP_WITHIN = 3  # seconds, for open pages
 MAX_SENT = 4_000  # bytes of a form
 # The only script of the pages: `/` leads to the search. The policy names it by its digest, so no other script runs.
@@ -52,6 +71,8 @@ POLICY = {
     "Content-Security-Policy": f"default-src 'none'; script-src 'sha256-{SCRIPT_DIGEST}'; style-src 'unsafe-inline';"
     " img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }
+
+log = logging.getLogger(__name__)
 
 COMMAND = "rollbook open explore"
 WRONG_HOST = f"This is `rollbook explore`, and it does not answer under this host name: `{COMMAND}` opens it.\n"
@@ -80,6 +101,8 @@ OF_ONE: dict[str, tuple[Page, str]] = {
     "/table/{name}": (pages.table, ""),
     "/why": (pages.why, ""),
 }
+# The first page of a reader with a scope.
+MINE = "My morning"
 OF_ALL: dict[str, tuple[Page, str]] = {
     "/": (pages.institutions, "All institutions"),
     "/tables": (pages.tables, "Any table"),
@@ -104,18 +127,34 @@ register_url_convertor("id", _Id())
 
 def serve(opened: Sequence[socket], kept: Kept) -> None:
     """Serve the app at the `opened` sockets of a port until SIGTERM or Ctrl-C, for requests with the `kept` token."""
-    guarded = Guard(app(), kept.read, kept.port, command=COMMAND, wrong_host=WRONG_HOST, foreign=FOREIGN)
-    # They ask for a token of their own.
+    door = Guard(app(), kept.read, kept.port, command=COMMAND, wrong_host=WRONG_HOST, foreign=FOREIGN)
+    _run(served(door), opened)
+
+
+def serve_readers(opened: Sequence[socket], readers: Readers, proxy: Proxy, address: Callable[[], Address]) -> None:
+    """Serve the app at the `opened` sockets until SIGTERM or Ctrl-C, for those whom the proxy names."""
+    _run(served(Door(app(readers), proxy, address), _looking_after(readers)), opened)
+
+
+def served(door: Guard, lifespan: Lifespan[Router] | None = None) -> Router:
+    """What is behind the door, and what other features serve: that asks for a token of its own, and knows no login."""
     others = [route for each in present() for route in each.explored()]
-    served = Router(others, redirect_slashes=False, default=guarded)
+    return Router(others, redirect_slashes=False, default=door, lifespan=lifespan)
+
+
+def _run(served: Router, opened: Sequence[socket]) -> None:
     config = uvicorn.Config(served, log_level="error", timeout_graceful_shutdown=STOP_WITHIN, **LIMITS)
     uvicorn.Server(config).run(sockets=[*opened])
 
 
-def app() -> Starlette:
-    """The pages, for requests that the guard lets in."""
+def app(readers: Readers | None = None) -> Starlette:
+    """The pages, for requests that the guard lets in; with `readers`, each for who signed in."""
     shown = OF_ALL if is_of_all() else OF_ONE
     menu = {path: name for path, (_, name) in shown.items() if name}
+
+    def book_for(request: Request) -> Book:
+        # Without a sign-in behind a door, this fails: nobody is shown everything by mistake.
+        return new_book() if readers is None else book_of(readers, request.scope[LOGIN])
 
     def view(page: Page, request: Request) -> Response:
         site = request.headers.get("sec-fetch-site", "none")
@@ -124,12 +163,20 @@ def app() -> Starlette:
         if is_guarded and site not in ("same-origin", "none"):
             return PlainTextResponse(FOREIGN, 403)
         try:
-            return _shown(page, request, menu)
-        except (RollbookError, duckdb.Error) as found:
+            return _shown(book_for(request), page, request, menu)
+        except (RollbookError, duckdb.Error, NobodyError) as found:
             return _trouble(found, request, menu)
 
     async def write(request: Request) -> Response:
-        return await run_in_threadpool(_written, request, await _sent(request), menu)
+        sent = await _sent(request)
+
+        def written() -> Response:
+            try:
+                return _written(book_for(request), request, sent)
+            except (RollbookError, duckdb.Error, NobodyError) as found:
+                return _trouble(found, request, menu)
+
+        return await run_in_threadpool(written)
 
     def nowhere(request: Request, _: Exception) -> Response:
         return _trouble(ArgumentError("This address leads to no page: choose one from the menu"), request, menu)
@@ -138,6 +185,34 @@ def app() -> Starlette:
     # The only one that writes. The guard lets in the app's own pages alone, and another site's request has no cookie.
     own = [] if is_of_all() else [Route("/student/{key:id}/contacted", write, methods=["POST"])]
     return Starlette(routes=[*routes, *own], exception_handlers={404: nowhere})
+
+
+def _looking_after(readers: Readers) -> Lifespan[Router]:
+    """Open each night as soon as it is published, so that no reader waits for that; and close the one before: after an
+    erasure, the memory must not hold the student.
+    """
+    newest = ScopedBook(readers.path.parent, "", frozenset())
+
+    def open_newest() -> None:
+        # A reader is told what is wrong.
+        with suppress(RollbookError, duckdb.Error, OSError), newest.night():
+            pass
+
+    async def look() -> None:
+        while True:
+            await run_in_threadpool(open_newest)
+            await asyncio.sleep(OPENED_WITHIN)
+
+    @asynccontextmanager
+    async def looking_after(_: Router) -> AsyncIterator[None]:
+        looking = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            nights.close()
+
+    return looking_after
 
 
 async def _sent(request: Request) -> bytes:
@@ -150,24 +225,26 @@ async def _sent(request: Request) -> bytes:
     return sent[:MAX_SENT]
 
 
-def _written(request: Request, sent: bytes, menu: dict[str, str]) -> Response:
+def _written(book: Book, request: Request, sent: bytes) -> Response:
     """Note what a student's form says, and lead back to the page of the form."""
-    try:
-        book = new_book()
-        with book.open():
-            address = pages.contacted(book, QueryParams(sent), **request.path_params)
-    except (RollbookError, duckdb.Error) as found:
-        return _trouble(found, request, menu)
+    with book.open():
+        address = pages.contacted(book, QueryParams(sent), **request.path_params)
     return RedirectResponse(address, 303, headers=PRIVATE)
 
 
 def _trouble(found: Exception, request: Request, menu: dict[str, str]) -> Response:
-    """The page that says what is wrong with an address, or with the machine."""
+    """The page that says what is wrong with an address, or with the machine; or that somebody sees nobody."""
+    common = _common(request, menu)
+    if isinstance(found, NobodyError):
+        return _render("nobody", 403, title="Nobody to see", login=request.scope[LOGIN], path=common["path"], asked={})
     # DuckDB's own words may repeat a value.
     error = found if isinstance(found, RollbookError) else ArgumentError("This cannot be compared or sorted so")
     status = 404 if isinstance(error, ArgumentError) else 503
+    if status == 503 and LOGIN in request.scope:  # with folders of the machine, or what a line of readers.csv says
+        log.error("%s", error.message)
+        error = MachineError("This cannot be shown at the moment. Tell the person who runs Rollbook at your school")
     title = "Not found" if status == 404 else "Trouble"
-    return _render("trouble", status, title=title, error=error, **_common(request, menu))
+    return _render("trouble", status, title=title, error=error, **common)
 
 
 def _common(request: Request, menu: dict[str, str]) -> dict[str, Any]:
@@ -175,10 +252,11 @@ def _common(request: Request, menu: dict[str, str]) -> dict[str, Any]:
     return {"menu": menu, "path": request.url.path, "asked": request.query_params}
 
 
-def _shown(page: Page, request: Request, menu: dict[str, str]) -> Response:
+def _shown(book: Book, page: Page, request: Request, menu: dict[str, str]) -> Response:
     """A page, or its list as CSV, with its line in the access log."""
-    book = new_book()
     with book.open():
+        if not book.is_whole:
+            page, menu = (pages.mine if page is pages.school else page), menu | {"/": MINE}
         values = page(book, request.query_params, **request.path_params)
         what = values.get("what", page.__name__)
         if "csv" in request.query_params and "listing" in values:
@@ -194,7 +272,9 @@ def _shown(page: Page, request: Request, menu: dict[str, str]) -> Response:
             link=partial(_address, request),
             school=book.school,
             day_shown=book.days[0],
-            is_of_all=type(book) is not Book,
+            is_whole=book.is_whole,
+            login=book.login,
+            is_of_all=isinstance(book, DistrictBook),
         )
 
 
@@ -207,7 +287,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 @cache
 def _environment() -> Environment:
     templates = shared.environment("rollbook.features.explore", stored=stored, day=charts.long_date, hours=hours)
-    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline)
+    templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline, sees=sees)
     templates.filters |= {each.__name__: _of_page(each) for each in (cell, known_by, words, sentence)}
     templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}
@@ -249,6 +329,11 @@ def words(reason: object, newest: date) -> str:
 def hours(minutes: float | None) -> str:
     """Minutes as hours: `46.8 hours`."""
     return figure(None if minutes is None else minutes / 60, "\N{NO-BREAK SPACE}hours")
+
+
+def sees(what: str) -> str:
+    """What a reader may see, in words."""
+    return {"all": "everybody", "teacher": "the classes that you teach"}.get(what, what.replace("=", " "))
 
 
 def known_by(day: date | None, newest: date) -> str:

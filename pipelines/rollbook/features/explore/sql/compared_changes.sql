@@ -4,6 +4,6 @@ SELECT
     COALESCE(RTRIM(SPLIT_PART(ANY_VALUE(f.comment), ';', 1), '.'), 'The whole record') AS field
 FROM changes_between($before, $day) AS c
 LEFT JOIN duckdb_columns() AS f
-    ON f.schema_name = 'main' AND f.table_name = c.table_name AND f.column_name = c.column_name
+    ON f.database_name = $file AND f.schema_name = 'main' AND f.table_name = c.table_name AND f.column_name = c.column_name
 GROUP BY c.table_name, c.column_name, c.change
 ORDER BY how_often DESC, c.table_name, c.column_name, c.change LIMIT 62
