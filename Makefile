@@ -109,6 +109,10 @@ docs: $(VENV)/.dev ## Write what documents take from the code: the data dictiona
 bench: $(VENV)/.dev ## Measure the nights against a bare walk, and the views (N=100000 students)
 	@$(BIN)/python -m tests.bench --students $(N) $(ARGS)
 
+.PHONY: bench-readers
+bench-readers: $(VENV)/.dev ## Measure how long readers of explore wait (ARGS="--readers 50 --night")
+	@$(BIN)/python -m tests.bench.readers $(ARGS)
+
 .PHONY: bench-district
 bench-district: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
 	@$(BIN)/python -m tests.bench.nights_of_many $(ARGS)
