@@ -14,10 +14,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from rollbook.errors import HeldError, KeyRefusedError
+from rollbook.errors import HeldError, KeyRefusedError, SettingError
 from rollbook.features.morning import morning
 from rollbook.features.morning import page as report
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.settings import load
 from tests.support.nights import approve_held, new_house
 from tests.support.reading import text, writable
 from tests.support.records import MISSING, classes, entry, school_class, student, students, within
@@ -54,6 +55,30 @@ def two_nights(small_synced: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def small(two_nights: Path, tmp_path: Path) -> Iterator[School]:
     with small_school(two_nights, tmp_path / "w") as school:
         yield school
+
+
+def test_it_leads_to_the_address_that_it_gave_for_the_names(two_nights: Path, tmp_path: Path) -> None:
+    with small_school(two_nights, tmp_path / "w") as school:
+        assert "rollbook explore</code>, typed on the machine" in made(school)
+        school.sync(DAYS[2], explore_url="https://Rollbook.School.example/")
+        page = (school.warehouse / "report.html").read_text()
+    assert '<a href="https://rollbook.school.example/watch">rollbook.school.example</a>' in page
+    assert "typed on the machine" not in page
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://rollbook.school.example", "must begin with https:// (plain http would show names to the network)"),
+        ("https://rollbook.school.example/x", "must be an address such as https://rollbook.example.org, which ends after the host"),
+        ("https://a:b@rollbook.school.example", "must be an address such as https://rollbook.example.org, which ends after the host"),
+        ("rollbook.school.example", "must be an address such as https://rollbook.example.org, which ends after the host"),
+        ("https://a:99999", "has an invalid host or port"),
+    ],
+)  # fmt: skip
+def test_an_address_that_nobody_can_open_is_refused(url: str, problem: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(f"ROLLBOOK_EXPLORE_URL {problem}")):
+        load(fetches=False, explore_url=url)
 
 
 def test_each_publish_writes_it_and_it_is_of_the_newest_night(fortnight: School) -> None:

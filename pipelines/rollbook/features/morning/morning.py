@@ -491,9 +491,11 @@ def render(
     advice: str = "",
     unproven: Sequence[str] = (),
     remarks: Sequence[str] = (),
+    explore_url: str = "",
 ) -> str:
     """Return the page's HTML. `at` is the time shown (UTC), `trouble` what has gone wrong since the data, `advice` what
-    the operator can do, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot.
+    the operator can do, `unproven` what is wrong with sets that stay unproven; `remarks` stand at the foot,
+    `explore_url` is where people find the names.
     """
     return (
         _environment()
@@ -509,6 +511,7 @@ def render(
             whose=f"{morning.day:%A}" if (at.date() - morning.day).days < WEEK else long_date(morning.day),
             unproven=unproven,
             remarks=remarks,
+            explore_url=explore_url,
             syncs=_outcomes(morning.nights),
             at=f"{at:%Y-%m-%d %H:%M} UTC",
             made=f"{at:%Y-%m-%dT%H:%M:%SZ}",

@@ -65,7 +65,7 @@ class MorningPage(Listener):
             if not con.execute("SELECT 1 FROM spans.days LIMIT 1").fetchall():  # all of it was discarded
                 self.path.unlink(missing_ok=True)
                 return
-            names, remarks, resting = MorningSettings.of(self.settings).report_names, self.remarks(), {}
+            mine, remarks, resting = MorningSettings.of(self.settings), self.remarks(), {}
             try:
                 today = at.astimezone(self.settings.zone).date()
                 resting = editable.resting(place.warehouse.root, today, con)
@@ -74,12 +74,13 @@ class MorningPage(Listener):
             page = make(
                 con,
                 at=at,
-                names=names,
+                names=mine.report_names,
                 resting=resting,
                 trouble=trouble,
                 advice=advice,
                 unproven=unproven,
                 remarks=[*filter(None, remarks)],
+                explore_url=mine.explore_url,
             )
         files.write(self.path, page.encode(), place.warehouse.mode)
 
@@ -106,6 +107,7 @@ def make(
     advice: str = "",
     unproven: Sequence[str] = (),
     remarks: Sequence[str] = (),
+    explore_url: str = "",
 ) -> str:
     """Return the page's HTML, from an open database. For the parameters see `morning.render`."""
     # Commands that make no page should not wait for Jinja.
@@ -113,7 +115,16 @@ def make(
 
     content = morning.load_morning(con, names=names, resting=resting)
     charts = morning.draw(content)
-    return morning.render(content, charts, at=at, trouble=trouble, advice=advice, unproven=unproven, remarks=remarks)
+    return morning.render(
+        content,
+        charts,
+        at=at,
+        trouble=trouble,
+        advice=advice,
+        unproven=unproven,
+        remarks=remarks,
+        explore_url=explore_url,
+    )
 
 
 def on_page(error: RollbookError) -> str:
