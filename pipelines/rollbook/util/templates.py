@@ -18,7 +18,7 @@ class Compiled(FileSystemBytecodeCache):
     compiled again; so must all be when the environment's options change: give PATTERN another number then.
     """
 
-    PATTERN = "jinja-1-%s.cache"
+    PATTERN = "jinja-2-%s.cache"
 
     def __init__(self, package: str) -> None:
         super().__init__(str(files(package).joinpath("__pycache__")), self.PATTERN)
