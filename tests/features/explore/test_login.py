@@ -104,21 +104,21 @@ class Sharing(Feature):
 
     def explored(self) -> Sequence[Route]:
         """Says who signed in, if anybody did."""
-        return (Route("/file/shared", lambda request: PlainTextResponse(request.scope.get(login.LOGIN, "nobody"))),)
+        return (Route("/own/shared", lambda request: PlainTextResponse(request.scope.get(login.LOGIN, "nobody"))),)
 
 
-def test_what_a_feature_serves_below_file_knows_no_login(staff: Staff, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_feature_serves_past_the_door_knows_no_login(staff: Staff, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "present", lambda: (*present(), Sharing()))
     room = server.served(door(staff))
     for headers in ([("Host", "rollbook.school.example")], as_reader(HEAD)):
-        answer = ask(room, "/file/shared", headers, client="10.0.0.10")
+        answer = ask(room, "/own/shared", headers, client="10.0.0.10")
         assert (answer.status, answer.text) == (200, "nobody")
     for path in (
         "/file/x",
         "/file/../students",
         "/file//students",
         "/file/%2e%2e/students",
-        "/file/shared/",
+        "/own/shared/",
         "/students",
     ):
         assert ask(room, path, [("Host", "rollbook.school.example")], client="10.0.0.10").status == 401

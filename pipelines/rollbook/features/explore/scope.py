@@ -117,9 +117,9 @@ VIEWS = {
 @cache
 def rules() -> dict[tuple[str, str], By]:
     """The rule of every declared table and view, by schema and name; the views of the lake are closed."""
-    by_key = {STUDENT_KEY: By.STUDENT, CLASS_KEY: By.CLASS}
+    by_key = {STUDENT_KEY: By.STUDENT, CLASS_KEY: By.CLASS, TABLES["institution"].parent_key: By.OPEN}
     tables = {
-        (s, t.name): by_key.get(t.parent_key, By.OPEN) for s in ("main", "history", "spans") for t in TABLES.values()
+        (s, t.name): by_key.get(t.parent_key, By.CLOSED) for s in ("main", "history", "spans") for t in TABLES.values()
     }
     kept = {(r.schema, r.name): rule for r, rule in _KEPT_RELATIONS.items()}
     lake = {(r.schema, r.name): By.CLOSED for r in schema.snapshots()}
