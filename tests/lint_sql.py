@@ -37,6 +37,7 @@ VARIANTS: tuple[dict[str, object], ...] = (
     {"touched": True, "is_forgotten": False, "since": False, "names": False, "is_past": True},
 )
 ALWAYS: dict[str, object] = {
+    "own_where": '"year" = $own_0',
     "rows": RELATION,
     "seen": "read_parquet('seen.parquet')",
     "refused": RELATION,

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError
+from rollbook.features.explore import own as own_lists
 from rollbook.features.explore.book import COUNTED, Book, Listing, Row, ScopedBook, number, sql
 from rollbook.features.explore.readers import TEACHER
 from rollbook.features.morning import morning
@@ -115,7 +117,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     day = _day(book, params, "day", book.days[0])
     show, flag = params.get("show", "all"), params.get("reason", "")
     of = ("class", "teacher", "course")
-    narrowed = _narrowed(book, params, *of)
+    narrowed, own = _narrowed(book, params, *of), own_lists.narrowed(book, params)
     flags = dict(morning.REASONS)
     if show not in SHOWN or (flag and flag not in flags):
         raise ArgumentError("There is no such choice on this page")
@@ -125,12 +127,13 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     resting = book.resting(day)
     listing = book.listing(
         params,
-        sql("watch", flag=flag, about=about),
+        sql("watch", flag=flag, about=about, own_where=own.where),
         f"change LIKE 'spoken%', change <> 'new', severity DESC, {in_order('student')}, student_id",
         text=params.get("text", "").strip(),
         show=show,
         day=day,
         **{name: number(params, name) for name in of},
+        **own.values,
     )
     is_open = None  # whom to speak to is asked of the newest day
     if day == book.days[0] and show != "gone":
@@ -147,7 +150,8 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         columns = (*listing.columns, "since", "classes", "last 28 days")
         listing = replace(listing, columns=columns, rows=rows, others=others)
     return {
-        "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"])]),
+        "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"]), *_in_words(own)]),
+        "own": own,
         **narrowed,
         "choices": _choices(book, day, narrowed["only"]),
         "listing": listing,
@@ -195,7 +199,9 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
     """The students, classes, teachers and courses that match a text."""
     text = params.get("text", "").strip()
     book.watching(book.days[0])
-    query = sql("search", found_students=sql("students"), found_classes=sql("classes", metric=metrics.SQL))
+    query = sql(
+        "search", found_students=sql("students", own_where=""), found_classes=sql("classes", metric=metrics.SQL)
+    )
     listing = book.listing(params, query, f"place, {in_order('found')}, address", text=text, teacher=None, course=None)
     kinds = [row[2] for part in (listing.rows, *listing.others) for row in part]
     book.students = kinds.count("student")
@@ -207,8 +213,39 @@ def search(book: Book, params: QueryParams) -> dict[str, Any]:
 def students(book: Book, params: QueryParams) -> dict[str, Any]:
     """All listed students, or those that match a text, former ones too."""
     order = f'"left on" NULLS FIRST, {in_order("student")}, student_id'
-    listing = book.listing(params, sql("students"), order, text=params.get("text", "").strip())
-    return {"title": "Students", "listing": listing}
+    own = own_lists.narrowed(book, params)
+    query, text = sql("students", own_where=own.where), params.get("text", "").strip()
+    listing = book.listing(params, query, order, text=text, **own.values)
+    return {"title": ": ".join(["Students", *_in_words(own)]), "own": own, "listing": listing}
+
+
+def by(book: Book, params: QueryParams) -> dict[str, Any]:
+    """The students by a column of the school's own lists: how many, whom to watch, averages, and the trend of each."""
+    choices = own_lists.narrowed(book, QueryParams()).choices
+    column = params.get("column", next(iter(choices), ""))
+    if column not in choices:
+        raise ArgumentError("No list of the school's own has such a column, with sixty values at most")
+    book.watching(book.days[0])
+    values = [value for value, _ in choices[column]]
+    trend = own_lists.days(book, column, values, str(_since(book))) if len(values) <= MAX_DRAWN else []
+    lines = [(f"{value}: completion, %", partial(_completion_of, value)) for value in values]
+    return {
+        "title": f"By {column.replace('_', ' ')}",
+        "column": column,
+        "others": [each for each in choices if each != column],
+        "groups": own_lists.groups(book, column),
+        "charts": charts_of(trend, *lines),
+    }
+
+
+def _completion_of(value: str, day: Row) -> float | None:
+    found: float | None = day.completion[value]
+    return found
+
+
+def _in_words(own: own_lists.Narrowed) -> list[str]:
+    """What lists are narrowed to: year 10."""
+    return [f"{column.replace('_', ' ')} {value}" for column, value in own.only]
 
 
 def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:

@@ -96,6 +96,7 @@ OF_ONE: dict[str, tuple[Page, str]] = {
     "/class/{key:id}": (pages.school_class, ""),
     "/students": (pages.students, "Students"),
     "/student/{key:id}": (pages.student, ""),
+    "/by": (pages.by, ""),
     "/compare": (pages.compare, "Two dates"),
     "/tables": (pages.tables, "Any table"),
     "/table/{name}": (pages.table, ""),

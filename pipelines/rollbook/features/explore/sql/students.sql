@@ -16,4 +16,7 @@ FROM known AS k
 LEFT JOIN main.students AS s USING (student_id)
 LEFT JOIN main.student_summaries AS m USING (student_id)
 LEFT JOIN main.student_activity AS a USING (student_id)
-WHERE $text <> '' OR s.student_id IS NOT NULL
+WHERE ($text <> '' OR s.student_id IS NOT NULL)
+{% if own_where %}
+    AND k.student_id IN (SELECT o.student_id FROM main.students_own AS o WHERE {{ own_where }})
+{% endif %}

@@ -34,6 +34,9 @@ WITH watched AS (
                 AND ($course IS NULL OR c.course_id = $course)
         ))
         AND {{ words.held("s.name, w.reason, w.reason_before") }}
+        {% if own_where %}
+        AND w.student_id IN (SELECT o.student_id FROM main.students_own AS o WHERE {{ own_where }})
+        {% endif %}
 )
 SELECT w.*{{ ", a.since, a.classes" if about }}
 FROM watched AS w
