@@ -33,11 +33,12 @@ VARIANTS: tuple[dict[str, object], ...] = (
         "seen": "",
         "refused": "",
     },
-    {"touched": False, "is_forgotten": True, "since": False, "names": False, "is_past": False},
+    {"untracked": True, "touched": False, "is_forgotten": True, "since": False, "names": False, "is_past": False},
     {"touched": True, "is_forgotten": False, "since": False, "names": False, "is_past": True},
 )
 ALWAYS: dict[str, object] = {
     "own_where": '"year" = $own_0',
+    "untracked": False,
     "rows": RELATION,
     "seen": "read_parquet('seen.parquet')",
     "refused": RELATION,

@@ -27,7 +27,7 @@ def assemble(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> 
     """One institution's Rollbook, with its listeners in the order in which they learn of something. Raises SettingError
     if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history.
     """
-    catalog.check_untracked()
+    catalog.check_untracked(settings.declared)
     rollbook = Rollbook(settings, clock=clock, additions=present(), inputs=present())
     place = rollbook.place
     own = [listener for each in present() if (listener := each.listener(rollbook)) is not None]

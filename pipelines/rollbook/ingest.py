@@ -200,7 +200,7 @@ class PartInProgress:
 def listed_differently(set_name: str, folder: Path, ids: Iterable[pa.ChunkedArray]) -> int:
     """Return how many records of one walk came several times, and not alike each time, among the first EXAMINED.
 
-    `folder` has the walk's staged rows, `ids` are the ids of its records. Columns that are not tracked do not count.
+    `folder` has the walk's staged rows, `ids` are the ids of its records. What is declared untracked does not count.
     """
     counts = pc.value_counts(pa.chunked_array([chunk for array in ids for chunk in array.chunks], pa.int64()))
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:EXAMINED]

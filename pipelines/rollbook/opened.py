@@ -39,7 +39,13 @@ class Rollbook:
         shared_mode: int | None = getattr(settings, "shared_mode", None)  # a feature's, if it is there
         self.place = Place(
             RawStore(root / "raw"),
-            Warehouse(root, settings.file_mode, shared_mode=shared_mode, district=settings.district_path),
+            Warehouse(
+                root,
+                settings.file_mode,
+                shared_mode=shared_mode,
+                district=settings.district_path,
+                declared=settings.declared,
+            ),
             additions,
             inputs,
         )

@@ -383,6 +383,11 @@ class WarehouseSettings(ReaderSettings):
         return f"{field} of {self.institution} in {institutions.FILE}" if self.institution else PREFIX + field.upper()
 
     @cached_property
+    def declared(self) -> tables.Declared:
+        """The declarations, with the columns that make no versions here."""
+        return tables.leaving_untracked(self.untracked)
+
+    @cached_property
     def warehouse_path(self) -> Path:
         """The warehouse folder, absolute; with a registry, the institution's subfolder of `common_path`."""
         return self.common_path / self.institution
@@ -785,13 +790,11 @@ def _checked(kind: Callable[..., S], values: dict[str, object], names: Mapping[s
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise SettingError(f"{ROOT / DOTENV} cannot be read ({reason}): let this account read it") from None
-    if isinstance(settings, WarehouseSettings):
-        if (wrong := {"?", "\\"} & {*str(settings.common_path)}) != set():
-            raise SettingError(
-                f"{PREFIX}WAREHOUSE leads below a folder with {wrong.pop()} in its name, where DuckDB cannot open a"
-                f" database ({settings.common_path}): name another folder"
-            )
-        tables.leave_untracked(tables.column_pairs(settings.untracked))
+    if isinstance(settings, WarehouseSettings) and (wrong := {"?", "\\"} & {*str(settings.common_path)}) != set():
+        raise SettingError(
+            f"{PREFIX}WAREHOUSE leads below a folder with {wrong.pop()} in its name, where DuckDB cannot open a"
+            f" database ({settings.common_path}): name another folder"
+        )
     return settings
 
 

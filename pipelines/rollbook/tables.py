@@ -7,7 +7,7 @@ Code that uses the declarations belongs elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -465,9 +465,6 @@ def references() -> Iterator[tuple[Table, Table, str]]:
                 yield table, other, column.name
 
 
-_untracked: frozenset[tuple[str, str]] = frozenset()
-
-
 def column_pairs(text: str) -> frozenset[tuple[str, str]]:
     """Return the (table, column) pairs of a list such as `classes.class_room, classes.class_code`.
 
@@ -484,23 +481,30 @@ def column_pairs(text: str) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
-def leave_untracked(pairs: frozenset[tuple[str, str]]) -> None:
-    """Declare columns untracked (G6), and the columns of an earlier call tracked again, for the whole process."""
-    global _untracked  # noqa: PLW0603 - the declarations are the process's own
-    tracked = {pair for pair in _untracked - pairs if pair[0] in TABLES}
-    untracked = {pair for pair in pairs - _untracked if _column(*pair).tracked}
-    for name in {name for name, _ in tracked | untracked}:
-        columns = (
-            replace(c, tracked=((name, c.name) in tracked or c.tracked) and (name, c.name) not in untracked)
-            for c in TABLES[name].columns
-        )
-        TABLES[name] = replace(TABLES[name], columns=tuple(columns))
-    _untracked = (_untracked & pairs) | untracked
+@dataclass(frozen=True)
+class Declared:
+    """The declarations as an institution has them, with the (table, column) pairs that it leaves `untracked`, too
+    (ROLLBOOK_UNTRACKED). Where it does not matter what is tracked, `TABLES` says the same.
+    """
+
+    untracked: frozenset[tuple[str, str]] = frozenset()
+
+    @cached_property
+    def tables(self) -> Mapping[str, Table]:
+        """The tables by name."""
+        return {name: self._left(table) for name, table in TABLES.items()} if self.untracked else TABLES
+
+    def _left(self, table: Table) -> Table:
+        columns = (replace(c, tracked=c.tracked and (table.name, c.name) not in self.untracked) for c in table.columns)
+        return replace(table, columns=tuple(columns))
 
 
-def left_untracked() -> frozenset[tuple[str, str]]:
-    """Return the (table, column) pairs that are untracked by `leave_untracked` alone."""
-    return _untracked
+DECLARED = Declared()
+
+
+def leaving_untracked(names: str) -> Declared:
+    """The declarations with the columns of a list left untracked (G6). Raises ValueError as `column_pairs` does."""
+    return Declared(frozenset(pair for pair in column_pairs(names) if _column(*pair).tracked))
 
 
 def _column(table: str, name: str) -> Column:

@@ -12,7 +12,7 @@ from rollbook import settings, tables
 from rollbook.assembly import assemble
 from rollbook.errors import ExpiredError, SettingError
 from rollbook.features.export import oneroster
-from rollbook.night import past
+from rollbook.night import past, sync
 from rollbook.tables import TABLES
 from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
@@ -28,13 +28,10 @@ MOVED = [("B 1", night(1), night(2)), ("B 2", night(2), night(3)), ("B 3", night
 @pytest.fixture
 def moving_class() -> Iterator[House]:
     """Three nights of a class that is in another room each night."""
-    try:
-        with new_house(students(2)) as house:
-            for number in (1, 2, 3):
-                move(house, number)
-            yield house
-    finally:
-        tables.leave_untracked(frozenset())
+    with new_house(students(2)) as house:
+        for number in (1, 2, 3):
+            move(house, number)
+        yield house
 
 
 def move(house: House, number: int) -> None:
@@ -97,18 +94,13 @@ ALL = [f"{t.name}.{c.name}" for t in TABLES.values() for c in t.columns if c.nam
 
 def test_untracking_what_views_read_from_history_is_refused_and_names_them(tmp_path: Path) -> None:
     refused, at = {}, tmp_path / "warehouse"
-    try:
-        pairs = tables.column_pairs(", ".join(ALL))
-        tables.leave_untracked(pairs)
-        readers = catalog.readers_of_history(tables.left_untracked())
-        for column in ("students.reference_id", "student_classes.class_title", *FREE):
-            given = settings.load(fetches=False, warehouse=at, untracked=column, _env_file=None)
-            try:
-                assemble(given)
-            except SettingError as error:
-                refused[column] = error.message
-    finally:
-        tables.leave_untracked(frozenset())
+    readers = catalog.readers_of_history(tables.leaving_untracked(", ".join(ALL)).untracked)
+    for column in ("students.reference_id", "student_classes.class_title", *FREE):
+        given = settings.load(fetches=False, warehouse=at, untracked=column, _env_file=None)
+        try:
+            assemble(given)
+        except SettingError as error:
+            refused[column] = error.message
     assert sorted(readers) == sorted({*ALL} - {*FREE} - DECLARED)
     known = {*catalog.VIEWS, *(macro.name for macro in catalog.macros())}
     assert all(names and {*names} <= known for names in readers.values())
@@ -132,29 +124,26 @@ def test_untracking_what_views_read_from_history_is_refused_and_names_them(tmp_p
 @pytest.mark.parametrize("first", [1, 2])
 def test_every_other_column_can_be_untracked_from_any_night_on(columns: str, first: int, tmp_path: Path) -> None:
     """One process has both declarations, as where a service is started again with another setting."""
-    try:
-        with new_house(students(2), pseudonymous=True) as house:
-            for number in (1, 2, 3):
-                if number == first:
-                    house.over["untracked"] = columns
-                move(house, number)
-                assert house.examined()["views_are_readable"] == []
-            for view in catalog.VIEWS:
-                house.query(f"FROM {view}")
-            for column in columns.split(", "):
-                table, _, name = column.partition(".")
-                held = f"SELECT COUNT(*) FROM duckdb_columns() WHERE table_name = '{table}' AND column_name = '{name}'"
-                assert house.query(f"{held} AND schema_name IN ('history', 'spans')") == [(0,)]
-            assert house.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 3",)]
-            oneroster.write(house.published, tmp_path / "roster")
-            with (tmp_path / "roster" / "classes.csv").open(encoding="utf-8", newline="") as file:
-                assert next(row["location"] for row in csv.DictReader(file)) == "B 3"
-            house.over.pop("untracked")
-            move(house, 4)
+    with new_house(students(2), pseudonymous=True) as house:
+        for number in (1, 2, 3):
+            if number == first:
+                house.over["untracked"] = columns
+            move(house, number)
             assert house.examined()["views_are_readable"] == []
-            assert house.query(ROOMS) == [*MOVED[:2], ("B 3", night(3), night(4)), ("B 4", night(4), None)]
-    finally:
-        tables.leave_untracked(frozenset())
+        for view in catalog.VIEWS:
+            house.query(f"FROM {view}")
+        for column in columns.split(", "):
+            table, _, name = column.partition(".")
+            held = f"SELECT COUNT(*) FROM duckdb_columns() WHERE table_name = '{table}' AND column_name = '{name}'"
+            assert house.query(f"{held} AND schema_name IN ('history', 'spans')") == [(0,)]
+        assert house.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 3",)]
+        oneroster.write(house.published, tmp_path / "roster")
+        with (tmp_path / "roster" / "classes.csv").open(encoding="utf-8", newline="") as file:
+            assert next(row["location"] for row in csv.DictReader(file)) == "B 3"
+        house.over.pop("untracked")
+        move(house, 4)
+        assert house.examined()["views_are_readable"] == []
+        assert house.query(ROOMS) == [*MOVED[:2], ("B 3", night(3), night(4)), ("B 4", night(4), None)]
 
 
 def test_the_documented_example_is_accepted() -> None:
@@ -182,6 +171,22 @@ def test_the_declared_untracked_columns_stay_untracked() -> None:
     assert settings.load(fetches=False, untracked=both, _env_file=None).untracked == (
         "classes.class_room, student_activity.days_since_last_activity"
     )
-    assert [c.name for c in TABLES["classes"].untracked] == ["class_room"]
-    settings.load(fetches=False, _env_file=None)
+    left = tables.leaving_untracked(both)
+    assert [c.name for c in left.tables["classes"].untracked] == ["class_room"]
+    assert left.tables["student_activity"].untracked == declared["student_activity"]
     assert {name: table.untracked for name, table in TABLES.items()} == declared
+
+
+def test_two_institutions_in_one_process_each_keep_their_setting() -> None:
+    with new_house(students(2), untracked="classes.class_room") as one, new_house(students(2)) as other:
+        for number in (1, 2, 3):
+            for house in (one, other):
+                house.service.classes = [school_class(501, class_room=f"B {number}"), school_class(502)]
+            opened = one.at(number).rollbook(), other.at(number).rollbook()  # both, before either syncs
+            for each in opened:
+                sync(each.writer())
+        assert one.query("SELECT valid_from, valid_to FROM history.classes WHERE class_id = 501") == [(night(1), None)]
+        assert one.query("SELECT class_room FROM classes WHERE class_id = 501") == [("B 3",)]
+        assert other.query(ROOMS) == MOVED
+        for house in (one, other):
+            assert house.examined()["views_are_readable"] == []

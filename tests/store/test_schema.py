@@ -49,7 +49,7 @@ def test_views_are_remade_only_after_a_change_beneath_them(tmp_path: Path, monke
         assert calls == ["views"]
         for of, name, value in (
             (catalog, "VIEWS", catalog.VIEWS[:-1]),
-            (schema, "declared", tuple),
+            (schema, "declared", lambda _: ()),
             (duckdb, "__version__", "9.9.9"),
         ):
             monkeypatch.setattr(of, name, value)

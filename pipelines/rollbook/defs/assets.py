@@ -32,7 +32,7 @@ def specs(school: School) -> Iterator[dg.AssetSpec]:
     for name in WALKED:
         says = f"Bodies of {name} as the service sent them, with the manifest that proves them."
         yield dg.AssetSpec(school.key(RAW, name), description=says, kinds={"json"}, group_name=school.named("land"))
-    for t in TABLES.values():
+    for t in school.declared().tables.values():
         yield dg.AssetSpec(
             school.key(TABLE, t.name),
             deps=[school.key(RAW, name) for name in WALKED if name == t.set],

@@ -15,6 +15,7 @@ from rollbook.errors import SettingError
 from rollbook.institutions import Registry
 from rollbook.opened import Rollbook
 from rollbook.settings import Settings, SourceSettings
+from rollbook.tables import DECLARED, Declared
 
 RESOURCE = "rollbook"
 
@@ -72,6 +73,12 @@ class School:
         with suppress(SettingError):  # the UI loads even then, and `rollbook doctor` says what is wrong
             return {"": self.settings()}
         return {}
+
+    def declared(self) -> Declared:
+        """The declarations; without what ROLLBOOK_UNTRACKED names while settings are invalid."""
+        with suppress(SettingError):
+            return (self.settings() if self.registry() is None else settings.for_all()).declared
+        return DECLARED
 
     def warehouses(self) -> list[Path]:
         """The folders of all warehouses: the school's, or those of the district's institutions. Raises SettingError."""

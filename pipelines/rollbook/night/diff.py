@@ -68,10 +68,10 @@ def trial(place: Place, day: date) -> Iterator[Place]:
     with suppress(OSError):  # an account that may only read the warehouse can compare, too
         files.folder(place.warehouse.build)
     with machine_errors(place.warehouse.root), files.aside(place.warehouse.build) as folder:
-        raw = RawStore(folder / "raw", place.raw.erasure_register)
+        ours, raw = place.warehouse, RawStore(folder / "raw", place.raw.erasure_register)
         # A day is composed of all its landings.
         landed = place.raw.root / f"snapshot_date={day}"
         if landed.is_dir():
             unfinished = shutil.ignore_patterns(f".*{files.PARTIAL}")  # of a sync that is running
             shutil.copytree(landed, raw.root / landed.name, ignore=unfinished)
-        yield Place(raw, Warehouse(place.warehouse.root, place.warehouse.mode, folder / "build"))
+        yield Place(raw, Warehouse(ours.root, ours.mode, folder / "build", declared=ours.declared))

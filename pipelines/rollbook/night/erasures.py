@@ -94,7 +94,7 @@ class Erasures:
             erased = gone_since(warehouse.own.erasures_of(path) or 0)
             with warehouse.finishing(path) as con:
                 schema.upgrade(con)
-                schema.ensure(con)  # a kept file may be older than a declaration
+                schema.ensure(con, schema.declared(warehouse.declared))  # a kept file may be older than a declaration
                 without.remove_from_file(con, erased.__contains__, digests)
                 without.remove_lines(con, erased)
                 ops.clean_reasons(con, erased.cleaned)
@@ -102,8 +102,8 @@ class Erasures:
                 # A new version: the files beside the published file are made again. The macros answer for this
                 # version only.
                 version = ops.stamp(con, self.clock())
-                catalog.create_macros(con, catalog.macros(version))
-                additions.fill(con, self.place.additions, additions.NextFile(version))
+                catalog.create_macros(con, catalog.macros(version, warehouse.declared))
+                additions.fill(con, self.place.additions, additions.NextFile(version, warehouse.declared))
             clean(warehouse.next, warehouse.scratch)
             warehouse.replace(path)
             self.progress("published files", number, len(behind))

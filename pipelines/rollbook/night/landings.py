@@ -213,7 +213,9 @@ class Composer:
     def _compare(self, candidate: Candidate, before: Before | None = None) -> tuple[TableCounts, ...]:
         published = "published" if self.warehouse.published_file.is_file() else None
         with self.warehouse.reading() as con:
-            return compare(con, candidate, published, self.warehouse.lake.days(sized=False), before)
+            return compare(
+                con, candidate, published, self.warehouse.lake.days(sized=False), self.warehouse.declared, before
+            )
 
     def changes_of_day(self, composed: Composed, seen: Sequence[Manifest]) -> tuple[TableCounts, ...]:
         """What a day changes in the state before it, as far as the landings `seen` of the day do not."""
@@ -266,7 +268,7 @@ class Composer:
         part = Part("students", (Staged(Path(staged.folder), draft.manifest.landing),))
         candidate = self._compose(draft.manifest.snapshot_date, [part], self._day_aside)
         with self.warehouse.reading() as con:
-            return changed_ids(con, candidate, "students", "published")
+            return changed_ids(con, candidate, "students", "published", self.warehouse.declared)
 
     def _parts(self, manifests: Sequence[Manifest], flattened: dict[int, Flattened]) -> list[Part]:
         """Return each set's part of these landings' day, flattening the landings that are not flattened yet."""

@@ -168,7 +168,7 @@ def land(
             ahead.append(threads.submit(_ahead, place, walked, searched if planned.merging else None))
 
         if place.recovery.published_file() is None:  # the empty file that `merge` fills
-            threads.submit(catalog.prepared)  # an error comes again in `merge`
+            threads.submit(catalog.prepared, place.warehouse.declared)  # an error comes again in `merge`
         rows.load()  # now, not between the first answer and the publish
         compares = not planned.fetch.deferred
         chosen = partial(_students_to_detail, place, details, clock() - timedelta(minutes=settings.cache_minutes))
@@ -366,7 +366,7 @@ def merge_into(
     """
     without = place.landings.discarded_days() if without is None else without
     since, unchanged = None, frozenset[str]()
-    with place.warehouse.writing(base, b"" if base else catalog.prepared()) as (con, changed):
+    with place.warehouse.writing(base, b"" if base else catalog.prepared(place.warehouse.declared)) as (con, changed):
         redeclared = bool(changed - {"ops"})
         history = History(con, lake or place.lake)
         forgotten = without & history.merged_days().keys()
@@ -419,8 +419,8 @@ def _prepare(place: Place, merged: Merged, shown_from: date | None, now: datetim
             shown = [r for d, r in days.items() if shown_from is None or d >= shown_from]
             version = ops.stamp(con, now)
             catalog.create(con, place.lake, shown, version)
-        told = additions.NextFile(version, merged.base, merged.since, merged.touched, merged.found, place.raw)
-        additions.fill(con, place.additions, told)
+        how = merged.base, merged.since, merged.touched, merged.found, place.raw
+        additions.fill(con, place.additions, additions.NextFile(version, place.lake.declared, *how))
         # DuckDB bound the views when they were made (`catalog`), for this file or for one that it is a copy of.
         bound = {checks.READABLE}
         findings = checks.examine(con, place.lake, days, merged.since, merged.unchanged, skip=bound)

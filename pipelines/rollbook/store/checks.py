@@ -18,7 +18,7 @@ import duckdb
 from rollbook.store.database import count, each_table
 from rollbook.store.lake import DayRecord, Lake
 from rollbook.store.statements import statements
-from rollbook.tables import SETS, TABLES, WALKED, Table, of_set
+from rollbook.tables import SETS, WALKED, Table, of_set
 
 sql = statements("rollbook.store")
 
@@ -59,7 +59,7 @@ def examine(
     sample = sample_days(con, days, len(days) if whole else SAMPLE_DAYS)
     newest = sample[0].snapshot_date if sample else date.min
     left_out = set(sorted(unchanged, key=lambda name: _drawn(newest, name))[1:])
-    tables = [table for table in TABLES.values() if table.name not in left_out]
+    tables = [table for table in lake.declared.tables.values() if table.name not in left_out]
     some = {name: _some_records(con, name, newest, whole=whole) for name in SETS} if sample else {}
 
     def find(con: duckdb.DuckDBPyConnection, table: Table) -> dict[str, Found]:

@@ -32,7 +32,7 @@ from rollbook.store.schema import OBSERVED as OBSERVATIONS
 from rollbook.store.schema import SNAPSHOT_DATE
 from rollbook.store.staging import staged_file
 from rollbook.store.statements import statements
-from rollbook.tables import SETS, TABLES, Column, Table, fingerprint, of_set
+from rollbook.tables import DECLARED, SETS, TABLES, Column, Declared, Table, fingerprint, of_set
 from rollbook.util import files
 
 sql = statements("rollbook.store")
@@ -207,9 +207,10 @@ def _copy(con: duckdb.DuckDBPyConnection, query: str, candidate: Candidate, name
 class Lake:
     """`snapshots/`: the days that count, and the SQL that reads the files."""
 
-    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE) -> None:
+    def __init__(self, root: Path, mode: int = files.PRIVATE_FILE, declared: Declared = DECLARED) -> None:
         self.root = root
         self.mode = mode
+        self.declared = declared
         # Cached: a sync reads every day's record several times.
         self._records = files.Decoded(lambda content, path: decode(content, DayRecord, path))
         self.folder_mode = files.folder_mode(mode)
@@ -386,7 +387,7 @@ class StagedLake(Lake):
     """
 
     def __init__(self, below: Lake, root: Path) -> None:
-        super().__init__(files.empty(root), below.mode)
+        super().__init__(files.empty(root), below.mode, below.declared)
         self.below = below
         self.hidden: frozenset[date] = frozenset()
 
@@ -472,6 +473,7 @@ def compare(
     candidate: Candidate,
     current: str | None,
     records: Mapping[date, DayRecord],
+    declared: Declared,
     before: Before | None = None,
 ) -> tuple[TableCounts, ...]:
     """Count per table what a candidate would change in the attached database `current` (None: everything is added), or
@@ -493,9 +495,9 @@ def compare(
         old = _rows_of(current, table, columns, before) if columns else f"(FROM {new} LIMIT 0)"
         query = sql("compare", table=table, tracked=tracked, new=new, observed=candidate.scan(OBSERVED), current=old)
         counts = _counts(table, con.execute(query).fetchone())
-        return _measured(con, candidate, table, current, counts, before) if counts.changed else counts
+        return _measured(con, candidate, table, current, counts, declared, before) if counts.changed else counts
 
-    return tuple(each_table(con, count, TABLES.values()))
+    return tuple(each_table(con, count, declared.tables.values()))
 
 
 @dataclass(frozen=True)
@@ -528,6 +530,7 @@ def _measured(
     table: Table,
     current: str,
     counts: TableCounts,
+    declared: Declared,
     before: Before | None,
 ) -> TableCounts:
     """Add to the counts how many totals fall far, and the measures that most rows would lose."""
@@ -537,7 +540,7 @@ def _measured(
     measures = [c for c in columns if c.measure]
     if not measures:
         return counts
-    of_totals = _alike(con, current, TABLES[of], schema)
+    of_totals = _alike(con, current, declared.tables[of], schema)
     query = sql(
         "vanished",
         table=table,
@@ -546,7 +549,7 @@ def _measured(
         new=candidate.scan(table.name),
         current=_rows_of(current, table, columns, before),
         new_totals=candidate.scan(of),
-        current_totals=_rows_of(current, TABLES[of], of_totals, before),
+        current_totals=_rows_of(current, declared.tables[of], of_totals, before),
     )
     restarted, *numbers = con.execute(query).fetchone() or ()
     pairs = zip(measures, numbers[::2], numbers[1::2], strict=True)
@@ -554,10 +557,12 @@ def _measured(
     return msgspec.structs.replace(counts, restarted=restarted, vanished=vanished)
 
 
-def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str) -> list[int]:
+def changed_ids(
+    con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: str, current: str, declared: Declared
+) -> list[int]:
     """The sorted ids of a set's records whose statements differ from the current rows of an attached database."""
     ids: set[int] = set()
-    for table in of_set(set_name):
+    for table in (declared.tables[t.name] for t in of_set(set_name)):
         columns = _alike(con, current, table)
         if columns:
             new, old = candidate.scan(table.name), f"{current}.main.{table.name}"
@@ -567,10 +572,10 @@ def changed_ids(con: duckdb.DuckDBPyConnection, candidate: Candidate, set_name: 
     return sorted(ids)
 
 
-def rows_lost(con: duckdb.DuckDBPyConnection, before: str, after: str) -> tuple[TableCounts, ...]:
+def rows_lost(con: duckdb.DuckDBPyConnection, before: str, after: str, declared: Declared) -> tuple[TableCounts, ...]:
     """Count per table how many current rows the database `after` adds, changes and lacks compared with `before`."""
     counts = []
-    for table in TABLES.values():
+    for table in declared.tables.values():
         columns = _alike(con, before, table)
         if columns:
             query = sql("rows_lost", table=table, columns=columns, before=f"{before}.main", after=f"{after}.main")

@@ -17,7 +17,7 @@ import duckdb
 
 from rollbook.landing import formats
 from rollbook.store.database import literal
-from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation, Table
+from rollbook.tables import DECLARED, SETS, TABLES, Column, Declared, Pseudonymous, Relation, Table
 
 VALID = (
     Column("valid_from", "DATE", "First snapshot that showed this state."),
@@ -385,9 +385,9 @@ SCHEMAS = {
 }
 
 
-def declared() -> Iterator[Relation]:
+def declared(by: Declared = DECLARED) -> Iterator[Relation]:
     """Every declared table of a database file."""
-    for table in TABLES.values():
+    for table in by.tables.values():
         rows, versions, runs = _pseudonymous(table)
         yield Relation("main", table.name, table.comment, table.columns, table.key, pseudonymous=rows)
         yield Relation(
@@ -422,7 +422,7 @@ def snapshots() -> Iterator[Relation]:
 
 
 def ensure(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation] | None = None) -> frozenset[str]:
-    """Create missing tables and adapt the others: the declared ones, or these `relations` of features. Returns the
+    """Create missing tables and adapt the others: the `relations` (default: as `tables` declares them). Returns the
     schemas with tables whose declaration has changed.
 
     Such a table is replaced by one of its old rows, as far as they have its columns; new columns must be filled from
@@ -446,11 +446,11 @@ def ensure(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation] | None 
     return frozenset(changed)
 
 
-def retracked(con: duckdb.DuckDBPyConnection) -> list[str]:
+def retracked(con: duckdb.DuckDBPyConnection, by: Declared) -> list[str]:
     """The columns, as table.column, that a file's history has and the declarations leave untracked, or the reverse."""
     there = existing(con)
     columns = []
-    for table in TABLES.values():
+    for table in by.tables.values():
         current, versions = (there.get((schema, table.name), Existing()) for schema in ("main", "history"))
         have, versioned = {name for name, _ in current.columns}, {name for name, _ in versions.columns}
         columns += [

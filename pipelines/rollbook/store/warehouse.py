@@ -38,7 +38,7 @@ from rollbook.store.published import (
     set_aside,
     target,
 )
-from rollbook.tables import SETS, WALKED, of_set
+from rollbook.tables import DECLARED, SETS, WALKED, Declared, of_set
 from rollbook.util import files
 
 log = logging.getLogger(__name__)
@@ -82,12 +82,14 @@ class Warehouse:
         *,
         shared_mode: int | None = None,
         district: Path | None = None,
+        declared: Declared = DECLARED,
     ) -> None:
         """`mode` is the published file's mode, `shared_mode` that of the pseudonymous file, if there is to be one.
         `district` is the folder that the institutions of a registry share; a single school has none.
         """
         self.root = root
         self.district = district
+        self.declared = declared
         self.mode = mode
         self.shared_mode = shared_mode
         self.published_file = root / PUBLISHED
@@ -101,7 +103,7 @@ class Warehouse:
         self.own = OwnFiles(ErasureRegister(root / PRIVATE / ERASURES))
         # To open a file takes 15 ms, since its views are read.
         self._contents: dict[tuple[int, int, int], _Contents] = {}
-        self.lake = Lake(root / "snapshots", mode)
+        self.lake = Lake(root / "snapshots", mode, declared)
         self.versions = Versions(root, mode, self.lake.folder_mode)
         shared = files.PRIVATE_FILE if shared_mode is None else shared_mode
         self.pseudonymous = Versions(
@@ -162,7 +164,7 @@ class Warehouse:
                 files.write(self.next, empty)
             with connect(self.next, scratch=self.scratch) as con:
                 with transaction(con):
-                    redeclared = schema.ensure(con)
+                    redeclared = schema.ensure(con, schema.declared(self.declared))
                 if redeclared:  # else a new column's statistics would always include the initial NULLs
                     con.execute("CHECKPOINT")
                 yield con, redeclared
@@ -174,7 +176,7 @@ class Warehouse:
     def retracked(self, path: Path) -> list[str]:
         """The columns of a file whose history is not as tracked now (`schema.retracked`)."""
         with connect(path, scratch=self.scratch, read_only=True) as con:
-            return schema.retracked(con)
+            return schema.retracked(con, self.declared)
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -397,7 +399,7 @@ class Warehouse:
         """Rows that the next file lacks of another: counts per current table. Raises DamagedError."""
         with connect(scratch=self.scratch, published=path) as con:
             con.execute(f"ATTACH {literal(self.next)} AS next (READ_ONLY)")
-            return lake.rows_lost(con, "published", "next")
+            return lake.rows_lost(con, "published", "next", self.declared)
 
     def drop_next(self) -> None:
         """Remove the next files, unpublished."""

@@ -17,7 +17,7 @@ import duckdb
 from rollbook.landing.raw import RawStore
 from rollbook.store import schema
 from rollbook.store.database import transaction
-from rollbook.tables import Relation
+from rollbook.tables import Declared, Relation
 from rollbook.views import catalog
 
 Connection = duckdb.DuckDBPyConnection
@@ -35,7 +35,8 @@ SELECT 'TABLE', schema_name, table_name FROM duckdb_tables() WHERE NOT internal 
 
 @dataclass(frozen=True)
 class NextFile:
-    """The file that readers are about to get, for what fills it: its `version`, and how it came to be.
+    """The file that readers are about to get, for what fills it: its `version`, the declarations, and how it came to
+    be.
 
     Against the file `base`, of which it is a copy, only the `touched` tables may differ, and in their history only the
     days from `since` on (None: any). Without a base, it cannot be compared with any file: it is new, its declarations
@@ -44,6 +45,7 @@ class NextFile:
     """
 
     version: str
+    declared: Declared
     base: Path | None = None
     since: date | None = None
     touched: frozenset[str] = frozenset()

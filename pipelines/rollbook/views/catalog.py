@@ -29,7 +29,7 @@ from rollbook.store.database import connect, literal, names, no_rows, transactio
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
 from rollbook.store.statements import ordering, statements
-from rollbook.tables import OF_STUDENTS, SETS, TABLES, WALKED, Table, Tells, left_untracked, of_set
+from rollbook.tables import DECLARED, OF_STUDENTS, SETS, TABLES, WALKED, Declared, Table, Tells, of_set
 from rollbook.util.text import listed
 from rollbook.views import editable, metrics
 
@@ -253,10 +253,10 @@ def changes_between(version: str) -> Macro:
     )
 
 
-def macros(version: str = "") -> tuple[Macro, ...]:
+def macros(version: str = "", declared: Declared = DECLARED) -> tuple[Macro, ...]:
     """Return all macros, for a version of the file."""
     return (
-        *(as_of(table, version) for table in TABLES.values()),
+        *(as_of(table, version) for table in declared.tables.values()),
         Macro(
             "students_to_watch_as_of",
             ("day",),
@@ -298,14 +298,14 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     create_snapshots(con, lake, days)
     drop_lists(con)
     # A night's file is a copy of the last file, usually with the same views.
-    if _views_made(con) != _views_digest(left_untracked()):
-        _make_views(con)
-    create_macros(con, macros(version))
+    if _views_made(con) != _views_digest(lake.declared):
+        _make_views(con, lake.declared)
+    create_macros(con, macros(version, lake.declared))
 
 
-def check_untracked() -> None:
+def check_untracked(declared: Declared) -> None:
     """Raise SettingError if ROLLBOOK_UNTRACKED names a column that a view or macro reads from history."""
-    for column, readers in readers_of_history(left_untracked()).items():
+    for column, readers in readers_of_history(declared.untracked).items():
         raise SettingError(
             f"ROLLBOOK_UNTRACKED holds {column!r}, which has to be in the history for {listed(readers)}: leave it out"
         )
@@ -313,7 +313,7 @@ def check_untracked() -> None:
 
 @cache
 def readers_of_history(columns: frozenset[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
-    """Return the views and macros that read one of these columns, now left untracked, from history: by table.column.
+    """Return the views and macros that read one of these columns from history: by table.column.
 
     It binds every view and macro without each column. That takes a second, but only where the setting is used.
     """
@@ -324,14 +324,13 @@ def readers_of_history(columns: frozenset[tuple[str, str]]) -> Mapping[str, Sequ
         for part in schema.SCHEMAS:
             con.execute(f"CREATE SCHEMA IF NOT EXISTS {part}")
         for r in schema.declared():
-            of = TABLES[r.name].columns if r.schema in ("history", "spans") and r.name in TABLES else ()
-            whole = (*r.columns, *(c for c in of if (r.name, c.name) in columns))
-            con.execute(f"CREATE TABLE {r.schema}.{r.name} ({', '.join(f'{c.name} {c.type}' for c in whole)})")
+            con.execute(f"CREATE TABLE {r.schema}.{r.name} ({', '.join(f'{c.name} {c.type}' for c in r.columns)})")
         for v in views():
             con.execute(f"CREATE VIEW main.{v.name} AS {v.query}")
-        for m in macros():
+        of_these = macros(declared=Declared(columns))
+        for m in of_these:
             con.execute(m.sql)
-        texts = {v.name: v.query for v in views()} | {m.name: m.sql for m in macros()}
+        texts = {v.name: v.query for v in views()} | {m.name: m.sql for m in of_these}
         for table, column in sorted(columns):
             for part in ("history", "spans"):
                 con.execute(f"ALTER TABLE {part}.{table} RENAME COLUMN {column} TO without")
@@ -343,30 +342,26 @@ def readers_of_history(columns: frozenset[tuple[str, str]]) -> Mapping[str, Sequ
     return found
 
 
-def prepared() -> bytes:
+@cache
+def prepared(declared: Declared) -> bytes:
     """Return a database file without rows: every table and view, with comments.
 
     Views follow from the declarations alone, and making views takes longer than anything else in a small school's first
     night.
     """
-    return _prepared(left_untracked())
-
-
-@cache
-def _prepared(_untracked: frozenset[tuple[str, str]]) -> bytes:
     with TemporaryDirectory() as folder:
         path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
         with connect(path, scratch=scratch) as con, transaction(con):
-            schema.ensure(con)
-            _make_views(con)
+            schema.ensure(con, schema.declared(declared))
+            _make_views(con, declared)
         return path.read_bytes()
 
 
-def _make_views(con: duckdb.DuckDBPyConnection) -> None:
+def _make_views(con: duckdb.DuckDBPyConnection, declared: Declared) -> None:
     """Create the views, and the macro that names the set. Raises CheckError if DuckDB cannot bind a view."""
     with _bound():
         create_views(con)
-    con.execute(f"CREATE OR REPLACE MACRO spans.{MADE}() AS '{_views_digest(left_untracked())}'")
+    con.execute(f"CREATE OR REPLACE MACRO spans.{MADE}() AS '{_views_digest(declared)}'")
     con.execute(f"COMMENT ON MACRO spans.{MADE} IS 'Internal: which views this file holds.'")
 
 
@@ -393,11 +388,11 @@ def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
 
 
 @cache
-def _views_digest(_untracked: frozenset[tuple[str, str]]) -> str:
+def _views_digest(declared: Declared) -> str:
     """Return a digest of the views' inputs: the text, the tables behind them (which lack the columns that are left
     untracked), and DuckDB's version.
     """
-    columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared()]
+    columns = [(r.schema, r.name, [(c.name, c.type) for c in r.columns]) for r in schema.declared(declared)]
     return sha256(repr((views(), columns, duckdb.__version__)).encode()).hexdigest()
 
 

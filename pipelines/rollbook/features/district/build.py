@@ -43,7 +43,7 @@ from rollbook.store.district import DistrictFile
 from rollbook.store.published import FOLDER, PSEUDONYMOUS, PSEUDONYMOUS_FOLDER, PUBLISHED, target
 from rollbook.store.schema import CHANGES
 from rollbook.store.statements import INSTITUTION
-from rollbook.tables import Relation
+from rollbook.tables import DECLARED, TABLES, Relation
 from rollbook.util import files
 
 DAMAGED = "its file is damaged, or open for writing in another program: its next sync makes it again"
@@ -138,7 +138,7 @@ def gather(
                 about = parts[name] if name in parts else about_file(con, path)
                 with transaction(con):
                     for relation in relations(pseudonymous=file.is_pseudonymous):
-                        con.execute(_rows(name, relation, pseudonymous=file.is_pseudonymous, is_part=name in parts))
+                        con.execute(_rows(con, name, relation, file.is_pseudonymous, is_part=name in parts))
             given[name] = about
         except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
             left_out[name] = DAMAGED
@@ -247,7 +247,7 @@ def make_part(text: str) -> str:
                 about = about_file(con, path)
                 with transaction(con):
                     for relation in relations(pseudonymous=task["pseudonymous"]):
-                        con.execute(_rows(task["name"], relation, pseudonymous=task["pseudonymous"], is_part=False))
+                        con.execute(_rows(con, task["name"], relation, task["pseudonymous"], is_part=False))
     except (DamagedError, BusyError, FileNotFoundError, ValueError, duckdb.Error):
         return "null"
     return msgspec.json.encode(about).decode()
@@ -276,16 +276,20 @@ def about_file(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
     return {**dict(zip(keys, about or (), strict=True)), "mode": mode}
 
 
-def _rows(name: str, relation: Relation, *, pseudonymous: bool, is_part: bool) -> str:
+def _rows(con: duckdb.DuckDBPyConnection, name: str, relation: Relation, pseudonymous: bool, *, is_part: bool) -> str:
     """Copy a table or view. Columns declared personal now stay NULL without names, even if the pseudonymous file has
-    them.
+    them, and so do the columns that an institution leaves out of its history (ROLLBOOK_UNTRACKED).
     """
     full, columns, only = f"{relation.schema}.{relation.name}", relation.columns, "TRUE"
     if is_part:
         return f"INSERT INTO {full} BY NAME SELECT * FROM given.{full}"
     if pseudonymous:
         columns = contents.shown(relation)
-        only = "FALSE" if contents.is_empty(relation) else contents.told_changes() if relation == CHANGES else "TRUE"
+        told = contents.told_changes(DECLARED) if relation == CHANGES else "TRUE"
+        only = "FALSE" if contents.is_empty(relation) else told
+    if relation.schema in ("history", "spans") and relation.name in TABLES:
+        there = {row[0] for row in con.execute(f"DESCRIBE given.{full}").fetchall()}
+        columns = tuple(c for c in columns if c.name in there)
     shown = f"{literal(name)} AS {INSTITUTION}, {names(columns)}"
     return f"INSERT INTO {full} BY NAME SELECT {shown} FROM given.{full} WHERE {only}"
 

@@ -23,6 +23,7 @@ from rollbook.store import schema
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History
 from rollbook.store.schema import TERMS, THRESHOLDS, VERSION
+from rollbook.tables import Declared
 from rollbook.util import files
 
 Work = Callable[[str], str]
@@ -97,15 +98,15 @@ def _recompute(settings: Settings) -> Recomputed:
         if warehouse.merged_days() != days:
             return Recomputed(left_out=OTHER_DAYS)
         with connect(folder / "again.duckdb", scratch=warehouse.scratch) as con:
-            schema.ensure(con)
+            schema.ensure(con, schema.declared(warehouse.declared))
             History(con, lake).rebuild()
             con.execute(f"ATTACH {literal(warehouse.published_file)} AS published (READ_ONLY)")
-            return Recomputed(differences=_differences(con))
+            return Recomputed(differences=_differences(con, warehouse.declared))
 
 
-def _differences(con: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, int]]:
+def _differences(con: duckdb.DuckDBPyConnection, declared: Declared) -> dict[str, tuple[int, int]]:
     numbers_of = {}
-    for relation in schema.declared():
+    for relation in schema.declared(declared):
         if relation.schema == "ops" or relation in (THRESHOLDS, TERMS, VERSION):
             continue
         full = f"{relation.schema}.{relation.name}"

@@ -23,7 +23,7 @@ import pyarrow as pa
 from rollbook.store.database import literal, transaction
 from rollbook.store.schema import ANY_KEY, CHANGE_KEYS
 from rollbook.store.statements import statements
-from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation
+from rollbook.tables import SETS, TABLES, Column, Declared, Pseudonymous, Relation
 from rollbook.views.catalog import Macro
 from rollbook.views.dictionary import Chapter, Described
 
@@ -113,6 +113,7 @@ def record(
     before: Path,
     since: date | None,
     touched: Iterable[str],
+    declared: Declared,
     was_watched: pa.Table | None = None,
 ) -> None:
     """Write into an open file what differs from the file `before`, of which it is a copy that was brought up to date.
@@ -130,7 +131,7 @@ def record(
             is_past = since is None or was is None or since != last or since <= was
             for name in touched:
                 values = {"number": number} | ({"since": since} if is_past else {})
-                con.execute(sql("feed", table=TABLES[name], is_past=is_past), values)
+                con.execute(sql("feed", table=declared.tables[name], is_past=is_past), values)
             # One list after the other: both at once take three times the memory, and longer.
             con.register("was_watched", watched(con, "before.") if was_watched is None else was_watched)
             con.register("now_watched", watched(con, ""))

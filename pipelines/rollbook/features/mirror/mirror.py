@@ -632,10 +632,10 @@ def prove(settings: Settings, progress: Progress) -> None:
     Raises MirrorError with what differs, and what restoring and rebuilding raise. `progress` may raise, to stop the
     proof.
     """
-    ours = Warehouse(settings.warehouse_path)
+    ours = Warehouse(settings.warehouse_path, declared=settings.declared)
     with files.aside(ours.build) as folder:
         restore(MirrorSettings.of(settings).lake, settings.institution, folder / "copy", progress)
-        theirs = Warehouse(folder / "copy")
+        theirs = Warehouse(folder / "copy", declared=settings.declared)
         restored = Place(RawStore(theirs.root / "raw"), theirs)
         kept = settings.model_copy(update={"keep_days": None})
         writer = Writer(restored, kept, Listeners(theirs.root), utc_now, progress)
@@ -655,7 +655,7 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
     """The tables that differ between two warehouses: the published ones, or those of the lake's days."""
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
-        for r in declared()
+        for r in declared(ours.declared)
         if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS)
     }
     if in_lake:

@@ -12,7 +12,7 @@ import duckdb
 
 from rollbook.store.database import literal
 from rollbook.store.schema import CHANGE_KEYS
-from rollbook.tables import SETS, TABLES, Column, Pseudonymous, Relation
+from rollbook.tables import SETS, TABLES, Column, Declared, Pseudonymous, Relation
 from rollbook.views.catalog import View
 
 STUDENT = SETS["students"].key
@@ -57,9 +57,9 @@ def personal_changes() -> tuple[list[str], str]:
     return tables, f"column_name IS NOT NULL AND (table_name, column_name) IN ({listed})"
 
 
-def told_changes() -> str:
+def told_changes(declared: Declared) -> str:
     """Return the condition for the rows of `changes` that the file keeps."""
-    emptied = ", ".join(literal(t.name) for t in TABLES.values() if t.tracks_only_personal)
+    emptied = ", ".join(literal(t.name) for t in declared.tables.values() if t.tracks_only_personal)
     return f"NOT ({personal_changes()[1]}) AND table_name NOT IN ({emptied})"
 
 

@@ -44,7 +44,7 @@ from rollbook.store.published import PSEUDONYMOUS, remove
 from rollbook.store.schema import CHANGE_KEYS, CHANGES
 from rollbook.store.statements import statements
 from rollbook.store.warehouse import Warehouse
-from rollbook.tables import TABLES, Relation
+from rollbook.tables import Declared, Relation
 from rollbook.tables import Pseudonymous as How
 from rollbook.util import files
 from rollbook.views import catalog
@@ -307,14 +307,15 @@ class Pseudonymous(Listener):
             there = con.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'named'")
             of_features = {(r.schema, r.name): r for r in relations()}
             # A feature may have come since the file was made.
-            filled = [*schema.declared(), *(of_features[name] for name in there.fetchall() if name in of_features)]
+            declared = [*schema.declared(self.warehouse.declared)]
+            filled = [*declared, *(of_features[name] for name in there.fetchall() if name in of_features)]
             release = (release or begin(at)).covering(_students(con, filled))
             con.register("drawn", pa.table({"id": list(release.codes.keys()), "code": list(release.codes.values())}))
             con.execute(
                 "CREATE TABLE private.codes AS SELECT CAST(id AS BIGINT) AS id, CAST(code AS BIGINT) AS code FROM drawn"
             )
             with transaction(con):
-                schema.ensure(con)
+                schema.ensure(con, declared)
                 schema.ensure(con, of_features.values())
                 con.execute("DROP SCHEMA snapshots")
                 con.execute(
@@ -330,15 +331,19 @@ class Pseudonymous(Listener):
                 )
             # In parallel, `changes` first, the largest.
             ordered = sorted(filled, key=lambda relation: relation != CHANGES)
-            each(con, lambda mine, text: mine.execute(text), [*filter(None, map(_statement, ordered))])
+            each(
+                con,
+                lambda mine, text: mine.execute(text),
+                [text for relation in ordered if (text := _statement(relation, self.warehouse.declared))],
+            )
             with transaction(con):
                 catalog.create_views(con)
                 _create_students_own(con)
                 ((version,),) = con.execute("SELECT version FROM ops.release").fetchall()
-                catalog.create_macros(con, (*catalog.macros(version), *macros(version)))
+                catalog.create_macros(con, (*catalog.macros(version, self.warehouse.declared), *macros(version)))
                 release_columns = ((c.name, c.comment) for c in contents.RELEASE.columns)
                 catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
-                contents.comment(con, (*schema.declared(), *of_features.values()), catalog.views())
+                contents.comment(con, (*declared, *of_features.values()), catalog.views())
             con.execute("DETACH named")
             con.execute("CHECKPOINT")
         clean(self.next, self.warehouse.scratch)
@@ -375,7 +380,7 @@ def _students(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation]) -> 
     return [student for (student,) in rows.fetchall()]
 
 
-def _statement(relation: Relation) -> str:
+def _statement(relation: Relation, declared: Declared) -> str:
     """The INSERT that fills a table, as `Relation.pseudonymous` declares; empty for a table that stays empty."""
     match relation.pseudonymous:
         case How.EMPTY:
@@ -385,9 +390,9 @@ def _statement(relation: Relation) -> str:
         case How.RUNS_WITHOUT_ROWS:
             return _copy(relation, only="t.span_state <> 'stated'")
         case How.TOLD_CHANGES:
-            return _copy(relation, only=contents.told_changes())
+            return _copy(relation, only=contents.told_changes(declared))
         case How.MERGE_VERSIONS:
-            table = TABLES[relation.name]
+            table = declared.tables[relation.name]
             kept = [c for c in table.tracked if not c.personal]
             return sql("versions", key=table.key, kept=kept, **_parts(relation))
         case How.TOLD_SYNCS:

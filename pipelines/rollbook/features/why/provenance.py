@@ -80,8 +80,12 @@ def trace(
     if student and key[0] in raw.erasure_register.matcher():
         raise ArgumentError(f"Student {key[0]} was erased: neither the values nor their source are kept")
     hidden = [c.name for c in table.columns if c.personal and not show]
+    held = "SELECT column_name FROM duckdb_columns() WHERE schema_name = 'history' AND table_name = $of"
+    versioned = {name for (name,) in run_query(root / PUBLISHED, held, {"of": of}).rows}
     values: dict[str, Any] = {"on": on or date.max, "key": list(key)}
-    rows = run_query(root / PUBLISHED, sql("provenance", table=table, column=column), values).rows
+    untracked = column is not None and column not in versioned
+    query = sql("provenance", table=table, column=column, untracked=untracked)
+    rows = run_query(root / PUBLISHED, query, values).rows
     row = f"{of} {','.join(map(str, key))}"
     if not rows:
         raise ArgumentError(f"There is no row {row}{f' on {on}' if on else ''}, nor was there one before")

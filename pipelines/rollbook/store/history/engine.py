@@ -125,7 +125,7 @@ class History:
             with transaction(con):
                 return work(TableHistory(con, self.lake, self.records, table))
 
-        return each_table(self.con, piece, TABLES.values())
+        return each_table(self.con, piece, self.lake.declared.tables.values())
 
     def _place(self, record: DayRecord) -> Place:
         """Record a day as merged; returns the place among the other days."""

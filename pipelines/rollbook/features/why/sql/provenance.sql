@@ -1,6 +1,5 @@
 -- Since when a row of {{ table.name }}, or one value of it, was as it was on a day; until when (exclusive); and the
 -- landed day that stated it. A row that was removed before that day was last there `until` then.
-{% set untracked = column and column not in table.versioned | map(attribute="name") %}
 WITH versions AS (
     SELECT valid_from, valid_to, {{ "NULL" if untracked else column or "valid_from" }} AS value
     FROM history.{{ table.name }}
