@@ -73,6 +73,10 @@ test-slow: $(VENV)/.dev chromium ## Run the long tests: kills, Dagster's runs, d
 test-weekly: $(VENV)/.dev chromium java ## Run what takes longest: a year of a school, more lives, every kill, other tools
 	@$(PYTEST) -m weekly $(ARGS)
 
+.PHONY: test-newest
+test-newest: $(VENV)/.dev ## Try the newest versions that the bounds allow, and httpx's successor
+	@$(BIN)/python -m tests.newest
+
 .PHONY: check
 check: lint test test-nights test-slow ## Everything before a merge: the static checks, and all tests but the weekly ones
 
