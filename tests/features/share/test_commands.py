@@ -51,6 +51,14 @@ def test_a_token_is_shown_once_in_the_lines_to_type(tmp_path: Path) -> None:
     assert token not in listed.stdout + str(access.entries(tmp_path))
 
 
+def test_the_lines_have_the_address_that_is_set(tmp_path: Path) -> None:
+    url = "https://records.school.example"
+    added = run_at(tmp_path, "share", "add", "ash", **WITH, ROLLBOOK_EXPLORE_URL=url)
+    assert added.stdout.startswith("The token is shown only now, and is for one program. In DuckDB, type:\n")
+    assert f"SCOPE '{url}/file/'" in added.stdout
+    assert f"ATTACH '{url}/file/rollbook-pseudonymous.duckdb'" in added.stdout
+
+
 def test_names_are_given_only_to_somebody_who_confirms_it(tmp_path: Path) -> None:
     refused = run_at(tmp_path, "share", "add", "ash", "--names", **WITHOUT)
     assert (refused.returncode, refused.stderr) == (

@@ -14,7 +14,7 @@ from rollbook.settings import load
 from rollbook.store.published import PSEUDONYMOUS, PUBLISHED
 from rollbook.terminal import Demo, Panel, app, confirmed, err, out, table, warehouse_path
 
-# Where a reverse proxy serves `rollbook explore`.
+# Where a reverse proxy serves `rollbook explore`, unless ROLLBOOK_EXPLORE_URL says so.
 ADDRESS = "https://rollbook.example.org"
 
 share = typer.Typer(
@@ -46,6 +46,7 @@ def add(
     question = f"{name} gets the whole school with all names, whoever may see what in explore. Go on?"
     if names and not yes and not confirmed(question):
         raise ArgumentError("Not confirmed, so there is no token. Without a terminal, add --yes")
+    known = getattr(load(fetches=False), "explore_url", "")  # a setting of another feature
     register, file = Register(root), PUBLISHED if names else PSEUDONYMOUS
     token = register.add(name, names=names, at=datetime.now(UTC))
     try:
@@ -53,15 +54,16 @@ def add(
     except RollbookError:
         register.remove(name)
         raise
-    out.print("The token is shown only now, and is for one program. With your proxy's name, type in DuckDB:\n")
-    out.print(_lines(file, token), markup=False)
+    named = "In DuckDB" if known else "With your proxy's name, in DuckDB"
+    out.print(f"The token is shown only now, and is for one program. {named}, type:\n")
+    out.print(_lines(file, token, known or ADDRESS), markup=False)
 
 
-def _lines(file: str, token: str) -> str:
+def _lines(file: str, token: str, address: str) -> str:
     """What an analyst types. Without the scope, DuckDB would send the token to every site that it reads from."""
     return (
-        f"CREATE SECRET rollbook (TYPE http, BEARER_TOKEN '{token}', SCOPE '{ADDRESS}/file/');\n"
-        f"ATTACH '{ADDRESS}/file/{file}' AS rollbook (READ_ONLY);\n"
+        f"CREATE SECRET rollbook (TYPE http, BEARER_TOKEN '{token}', SCOPE '{address}/file/');\n"
+        f"ATTACH '{address}/file/{file}' AS rollbook (READ_ONLY);\n"
         "USE rollbook;"
     )
 
