@@ -35,7 +35,7 @@ from rollbook.night import past
 from rollbook.night.past import always
 from rollbook.opened import Rollbook
 from rollbook.settings import Settings
-from tests.campaign import damage
+from tests.campaign import damage, office
 from tests.campaign.disk import Disk, PowerFailedError, Trouble
 from tests.campaign.ledger import SETS, UNJUDGED, Key, Landing, Ledger, Showing, differences
 from tests.campaign.school import CAP, School, shown
@@ -305,7 +305,7 @@ class Campaign:
 
     def showing(self, **over: Any) -> Showing:
         """The service's records of tonight, with changes."""
-        return self.school.showing(self.number, **over)
+        return self.school.showing(self.number, own=office.read(self.warehouse), **over)
 
     def sync(
         self,
@@ -526,11 +526,15 @@ class Campaign:
         with self.reading(self.published) as con:
             rows, recorded = tables_in(con), {(d, n): str(v) for d, n, v in con.execute(RECORDED).fetchall()}
             totals = [con.execute(query).fetchone() for query in TOTALS]
+            has_list = con.execute("SELECT 1 FROM duckdb_views() WHERE view_name = 'own_years'").fetchone()
+            years = dict(con.execute("FROM own_years").fetchall()) if has_list else {}
             for consumer in self.consumers[: 1 if self.polls.random() < 0.7 else None]:
                 consumer.poll(con)
                 assert (told := consumer.differences(con)) == [], f"what changes_since tells: {told}"
         expected = self.ledger.tables()
         assert rows == expected, "\n".join([complaint, *differences(rows, expected)])
+        due = self.ledger.own_years()
+        assert years == due, f"{complaint} own_years differs in {sorted(years.items() ^ due.items())}"
         counted, all_ = self.ledger.recorded()
         assert counted.items() <= recorded.items() <= all_.items(), (
             f"{complaint} ops.syncs lacks {counted.items() - recorded.items()}, has {recorded.items() - all_.items()}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
+from tests.campaign.office import Years
 from tests.support.models import model
 from tests.support.nights import SET_OF, TRACKED, Expected, Tables, cell, class_rows, student_rows
 
@@ -43,7 +44,8 @@ class Showing:
 
     `students` and `classes` are everything, by id. Of these records, `hidden` are on no page of a list but found by a
     search, and `broken` have no name. The total of an `unproven` set moves in every walk. With `unanswered` no search
-    gets an answer; with `failing` the service fails for good somewhere.
+    gets an answer; with `failing` the service fails for good somewhere. `own` is the school's own list, which a sync
+    lands, too.
     """
 
     students: Mapping[int, Record]
@@ -53,6 +55,7 @@ class Showing:
     unproven: frozenset[str] = frozenset()
     unanswered: bool = False
     failing: bool = False
+    own: Years = None
 
     def records(self, set_name: str) -> Mapping[int, Record]:
         """All the records of a set."""
@@ -75,6 +78,7 @@ class Landing:
     discarded: bool = False
     expired: bool = False
     hidden: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    own: Years = None
 
     @property
     def counts(self) -> bool:
@@ -95,7 +99,8 @@ class Landing:
         shown = self.shown["students"]
         left = {i: stated for i, stated in shown.records.items() if i != student}
         absent = (shown.absent or frozenset()) - {student}
-        return replace(self, shown={**self.shown, "students": replace(shown, records=left, absent=absent)})
+        own = {i: year for i, year in self.own.items() if i != student} if isinstance(self.own, Mapping) else self.own
+        return replace(self, shown={**self.shown, "students": replace(shown, records=left, absent=absent)}, own=own)
 
 
 @dataclass
@@ -122,7 +127,7 @@ class Ledger:
         current = {s: {key[0] for key in now[s]} for s in SETS}
         received = {s: _received(showing, s, day, current[s], hidden_before[s], self.uncounted(s)) for s in SETS}
         shown, hidden = {s: f[0] for s, f in received.items()}, {s: f[1] for s, f in received.items()}
-        landing = Landing(day, shown, hidden=hidden)
+        landing = Landing(day, shown, hidden=hidden, own=showing.own)
         for student in self.erased:
             landing = landing.without(student)
         return landing
@@ -227,6 +232,14 @@ class Ledger:
             versions = model.versions(expected.shown["students"], name)
             values |= {key[0]: value for key, (value,), _, until in versions if until is None}
         return expected.tables()
+
+    def own_years(self) -> dict[int, str]:
+        """The list as it counts: what the last landing that could read it says of the students who are listed."""
+        years: Mapping[int, str] = {}
+        for landing in self.counted():
+            years = landing.own if isinstance(landing.own, Mapping) else years
+        listed = {key[0] for key in self.current()["students"]}
+        return {pupil: year for pupil, year in years.items() if pupil in listed}
 
     # -- what happens ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 # They register what can happen.
-from tests.campaign import events_district, events_files, events_operator, events_raw, events_service  # noqa: F401
+from tests.campaign import (  # noqa: F401
+    events_district,
+    events_files,
+    events_lists,
+    events_operator,
+    events_raw,
+    events_service,
+)
 from tests.campaign.campaign import NIGHTS, Campaign
 from tests.support.nights import folder
 
