@@ -84,6 +84,7 @@ def school(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 -
         "trouble": morning.trouble_of(data),
         "sentence": morning.last_night(data, is_old=False),
         "figures": [(*figure, FIGURES.get(figure[0])) for figure in morning.figures(data)],
+        "own": own_lists.narrowed(book, QueryParams()),
         "flags": {words: flag for flag, words in morning.REASONS},
         "charts": charts_of(data.trend, *charts.VALUES, STUDENTS),
     }
@@ -264,13 +265,16 @@ def school_class(book: Book, params: QueryParams, key: int) -> dict[str, Any]:
         class_id=key,
     )
     order = f'"completion in all classes, %" NULLS LAST, {in_order("student")}, student_id'
+    own, text = own_lists.narrowed(book, params), params.get("text", "").strip()
+    query = sql("roster", own_where=own.where)
     return {
         "title": records[0].class_title,
         "found": records[0],
         "key": key,
         "compared": _compared(book, trend),
         "charts": charts_of(trend, COMPLETION, SCORE, OF_RECORD),
-        "listing": book.listing(params, sql("roster"), order, class_id=key, text=params.get("text", "").strip()),
+        "own": own,
+        "listing": book.listing(params, query, order, class_id=key, text=text, **own.values),
     }
 
 

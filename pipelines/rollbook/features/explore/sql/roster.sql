@@ -11,4 +11,8 @@ FROM main.roster AS r
 LEFT JOIN main.student_summaries AS m USING (student_id)
 LEFT JOIN main.student_activity AS a USING (student_id)
 LEFT JOIN watching AS w USING (student_id)
-WHERE r.class_id = $class_id AND {{ words.held("r.name") }}
+WHERE
+    r.class_id = $class_id AND {{ words.held("r.name") }}
+    {% if own_where %}
+    AND r.student_id IN (SELECT o.student_id FROM main.students_own AS o WHERE {{ own_where }})
+    {% endif %}
