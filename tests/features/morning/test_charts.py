@@ -129,8 +129,8 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
 )
 def test_a_night_that_brought_nothing_replaces_the_verdict(outcome: str, words: str) -> None:
     html = morning.render(replace(EMPTY, nights=nights(outcome)), [], at=datetime(2026, 10, 24, tzinfo=UTC))
-    sentence = f"The sync of Friday, 23 October 2026 {words} It brought 1,600 students and 40 classes."
+    sentence = f"The sync of Friday, 23 Oct 2026 {words} It brought 1,600 students and 40 classes."
     assert f"<strong>These are Friday&rsquo;s figures.</strong> {sentence}\n</div>" in html
-    assert "These are the records of Friday, 23 October 2026: 0 students and 0 active classes." in html
+    assert "These are the records of Friday, 23 Oct 2026: 0 students and 0 active classes." in html
     assert "complete" not in html
     assert "to watch on this first night" not in html
