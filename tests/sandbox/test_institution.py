@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from rollbook.sandbox import Day, MadeUpInstitution
-from rollbook.sandbox.institution import is_holiday, terms
+from rollbook.sandbox.institution import TURNS, Turn, is_holiday, terms
 from tests.support.nights import SET_OF, class_rows, student_rows
 from tests.support.tiers import daily, slow, weekly
 
@@ -190,7 +191,7 @@ def test_everything_happens_in_every_fortnight_of_500_students(end: date) -> Non
 
 
 def test_completed_work_falls_only_when_a_school_year_begins() -> None:
-    year = played(MadeUpInstitution(120), date(2027, 8, 22), 364)[::7]
+    year = played(MadeUpInstitution(120), date(2027, 8, 22), 53 * 7)[::7]
     counted = [
         {
             each["id"]: (each["summary"], each["activity_tracking"])
@@ -200,19 +201,86 @@ def test_completed_work_falls_only_when_a_school_year_begins() -> None:
         for day in year
     ]
     done = 0
-    for then, now in pairwise(counted[10:]):  # the last student has come back from the summer by then
+    for then, now in pairwise(counted[1:]):
         for own in then.keys() & now.keys():
             (was, had), (is_, has) = then[own], now[own]
             assert was["total_assignments"] <= is_["total_assignments"]
             assert was["completed_assignments"] <= is_["completed_assignments"]
-            for name in ("assignment_submission_count", "assignment_missing_count"):
-                assert had[name] <= has[name]
+            assert had["assignment_submission_count"] <= has["assignment_submission_count"]
             assert has["assignment_submission_count"] + has["assignment_missing_count"] <= is_["total_assignments"]
             done += is_["completed_assignments"] - was["completed_assignments"]
     assert done > 120 * 40
-    restarts = [own for own in counted[0].keys() & counted[10] if counted[0][own][0]["total_assignments"] > 100]
+    restarts = [own for own in counted[0].keys() & counted[1] if counted[0][own][0]["total_assignments"] > 100]
     assert restarts
-    assert all(counted[10][own][0]["total_assignments"] < 60 for own in restarts)
+    assert all(counted[1][own][0]["total_assignments"] < 10 for own in restarts)
+
+
+def test_a_tenth_of_the_seats_turns_in_a_year_in_every_way() -> None:
+    institution, seen = MadeUpInstitution(600), dict[int, Turn]()
+    for first in range(0, 196, 7):
+        seen |= institution.turned(date(2026, 10, 1) + timedelta(days=first))
+    kinds = Counter(turn.kind for turn in seen.values())
+    assert kinds.keys() == {*TURNS, "always"}
+    assert 50 <= sum(kinds[kind] for kind in TURNS) <= 62, "a few had left before, or came later"
+    assert all(kinds[kind] >= 10 for kind in TURNS)
+    assert all(turn.until is None or turn.since < turn.until for turn in seen.values())
+    ill = institution.ill(FRIDAY)
+    assert len(ill) > 600 / 3
+    assert all(since <= until for since, until in ill.values())
+
+
+def handed_in(institution: MadeUpInstitution, day: date) -> dict[int, tuple[int, int, int]]:
+    """Of each student who visits: the assignments given, completed and missing."""
+    return {
+        each["id"]: (
+            each["summary"]["total_assignments"],
+            each["summary"]["completed_assignments"],
+            each["activity_tracking"]["assignment_missing_count"],
+        )
+        for each in institution.on(day).students
+        if each.get("activity_tracking", {}).get("has_ever_logged_in")
+    }
+
+
+def test_who_turns_hands_in_less_from_that_day_on() -> None:
+    institution, last = MadeUpInstitution(600), date(2027, 5, 14)
+    every_week = {day: handed_in(institution, day) for day in (last - timedelta(days=7 * n) for n in range(30, -1, -1))}
+    turned = institution.turned(last)
+    for kind, share in (("stops", 0.1), ("slips", 0.4), ("one subject", 0.85), ("recovers", 0.5), ("always", 0.45)):
+        done = given = 0
+        for own, turn in turned.items():
+            # From a week later on, when earlier work has been handed in, for three weeks.
+            since = max(turn.since, min(every_week))
+            days = [day for day in every_week if 7 <= (day - since).days < 35]
+            if turn.kind == kind and len(days) == 4 and all(own in every_week[day] for day in days):
+                given += every_week[days[-1]][own][0] - every_week[days[0]][own][0]
+                done += every_week[days[-1]][own][1] - every_week[days[0]][own][1]
+        assert given > 20
+        assert done <= share * given, kind
+
+
+@pytest.mark.parametrize("what", ["lull", "late marking"])
+def test_a_twin_without_it_differs_in_nothing_else(what: str) -> None:
+    school, twin = MadeUpInstitution(300), MadeUpInstitution(300, without=[what])
+    day = date(2027, 3, 12)
+    ours, theirs = handed_in(school, day), handed_in(twin, day)
+    assert ours.keys() == theirs.keys()
+    assert all(ours[own][0] == theirs[own][0] for own in ours)
+    assert all(ours[own][1] <= theirs[own][1] for own in ours), "more is handed in without"
+    affected = sum(ours[own] != theirs[own] for own in ours)
+    assert 20 < affected < len(ours)
+    assert school.turned(day) == twin.turned(day)
+    assert school.ill(day) == twin.ill(day)
+
+
+def test_a_twin_without_the_long_holiday_does_the_same_work_two_weeks_earlier() -> None:
+    school, twin = MadeUpInstitution(300), MadeUpInstitution(300, without=["holiday"])
+    spring, summer = date(2027, 4, 9), date(2027, 5, 21)
+    assert handed_in(school, spring) == handed_in(twin, spring)
+    ours, theirs = handed_in(school, summer), handed_in(twin, summer - timedelta(days=14))
+    here = [own for own in ours.keys() & theirs.keys() if ours[own][0] >= theirs[own][0] > 60]
+    assert len(here) > 200
+    assert sum(ours[own] == theirs[own] for own in here) > 0.95 * len(here), "but for who changed classes since"
 
 
 def tables_of(day: Day) -> dict[str, dict[Any, Any]]:

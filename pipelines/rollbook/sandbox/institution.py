@@ -14,16 +14,22 @@ everybody is promoted: all classes close and new classes open, with other pupils
 closes, the successor opens in the same place on the same day with the same pupils. A closed class stays listed as
 inactive for three weeks and then disappears. A summary is computed once a week, on a weekday of the place's own.
 
-**Work.** Nearly everybody works on every day of lessons, a few at a weekend, and nobody in the holidays; the record
-stands as of the last visit. In weeks with lessons each pupil is given three to five assignments. Most pupils miss few
-assignments, by chance; some always miss most; and some, for a few weeks of a school year, miss nearly all: then
-completion falls, and climbs again slowly. All counts of assignments begin again with the school year, in the last week
-of August. The best have extra credit, so that their score is above 100.
+**Work.** Nearly everybody works on every day of lessons, a few at a weekend, and nobody in the holidays. Each class
+sets a piece of work in four of five weeks with lessons, due a week later. Most pupils hand in 75 to 99 % of it in the
+end, some of that late; some pupils always miss most, and a few hardly ever come. All counts begin again with the school
+year, in the last week of August. The best have extra credit, so that their score is above 100.
+
+**Who turns.** In each school year a tenth of the seats has a pupil who turns on some day (`TURNS`): stops all work,
+slips over weeks, leaves one subject, or works little for some weeks, until somebody has spoken to them. Half are ill
+for a few days, some classes have a lull of two weeks, and some teachers mark late: the work counts as missing until
+then. The records say nothing of all that; `turned` and `ill` do, for tests of a rule. Chance belongs to a pupil and a
+piece, so that a school `without` the lulls, the late marking or the long holiday differs in nothing else.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Collection
 from datetime import date
 from functools import lru_cache
 from math import ceil
@@ -41,7 +47,7 @@ Record = dict[str, Any]
 Columns = dict[str, Any]  # arrays with one entry for each seat of the school, or for each place of the timetable
 
 # Share of pupils, and how many moments apart their visits are. The rest never visit.
-_PACES = ((0.78, 10), (0.10, 14), (0.07, 35), (0.035, 400))
+_PACES = ((0.79, 10), (0.11, 14), (0.07, 35), (0.015, 400))
 _FIRST_VISIT_WITHIN = 150  # moments: three weeks of term
 
 # In school days, spread over the seats: with 500 students, in a fortnight nine join and nine leave, five are away for
@@ -55,10 +61,15 @@ _PLACED_AFTER = 5  # newcomers are in no class until then
 _TEACHER_STAYS = 1200
 _LISTED_AFTER_CLOSING = 15
 _CLASSES_OF_A_TEACHER = 5
-_WEEKS = 40  # with lessons, in a school year
 _YEAR_GROUPS = 5  # one of them leaves each July
 _HAVE_ANOTHER_ID, _HAVE_A_USED_ID, _HAVE_EXTRA_CREDIT = 0.01, 0.05, 0.02  # shares of the pupils
-_SLUMP = ("slump", "slump begins", "slump lasts")
+# Shares of the seats, of all pupils who are ill once in a school year, of places, and of the work that comes late.
+_TURN, _ALWAYS_FAIL, _ARE_ILL, _HAVE_LULL, _MARKED_LATE, _COMES_LATE = 0.1, 0.07, 0.5, 0.3, 0.1, 0.08
+TURNS = ("stops", "slips", "one subject", "recovers")
+_POINTS_A_DAY = 0.06  # by which the share of a slipping pupil's work that is handed in falls
+_TURN_AFTER, _TURN_BEFORE = 20, 170  # days of lessons in a school year
+_DUE_AFTER, _MARKED_EVERY = 5, 15  # days of lessons
+_NEVER = 10_000  # days of lessons
 _TURNS = 4096  # more than a seat's or a place's changes of a kind
 
 # Fields that may be absent by the contract. Each is omitted for one pupil in fifty, for 16 weeks at a time.
@@ -94,11 +105,39 @@ class Day(NamedTuple):
     classes: list[Record]
 
 
-class MadeUpInstitution:
-    """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools."""
+class Turn(NamedTuple):
+    """What happens to a pupil in a school year: one of TURNS, or "always" for one who never hands in much. `until` is
+    exclusive; None means that it lasts.
+    """
 
-    def __init__(self, students: int = 500, seed: int = 1, opened: date = date(2023, 8, 1)) -> None:
-        self.seed, self.opened = seed, opened
+    kind: str
+    since: date
+    until: date | None = None
+
+
+class _Slot(NamedTuple):
+    """For each seat, a place of the timetable, and the one that its pupil had until a day number."""
+
+    place: Ints
+    before: Ints
+    moved: Ints
+
+
+class MadeUpInstitution:
+    """A school of about `students` listed students that opened on `opened`. Equal arguments make equal schools.
+
+    `without` leaves out what happens to many at once: "lull", "late marking", "holiday" (the one in spring).
+    """
+
+    def __init__(
+        self,
+        students: int = 500,
+        seed: int = 1,
+        opened: date = date(2023, 8, 1),
+        without: Collection[str] = (),
+    ) -> None:
+        self.seed, self.opened, self._without = seed, opened, frozenset(without)
+        self._moments, self._lessons = _calendar("holiday" not in self._without)
         self._start = day_number(opened)
         self._opening_year = int(year_of(self._start))
         self._first = int(SCHOOL_DAYS[self._start - 1]) + 1  # the first school day
@@ -141,18 +180,50 @@ class MadeUpInstitution:
         return Day(day, students, sorted((each for _, each in classes), key=lambda each: int(each["class_id"])))
 
     def failing(self, day: date) -> set[int]:
-        """Return the ids of the listed pupils who hand in little on a day: always, or for some weeks now.
+        """Return the ids of the listed pupils who hand in less than usual on a day: always, or since they turned.
 
         The records do not say so. A method that predicts failing students can be measured against the truth.
         """
+        return {own for own, turn in self.turned(day).items() if turn.since <= day < (turn.until or date.max)}
+
+    def turned(self, day: date) -> dict[int, Turn]:
+        """Return what happens in the school year of a day to the pupils who are listed on that day, by id."""
+        year = int(year_of(day_number(day)))
         pupils, work = self._people(day_number(day))
-        return set(pupils["id"][pupils["listed"] & work["fails"]].tolist())
+        turns = {}
+        for seat in np.flatnonzero(pupils["listed"] & (work["turns"] | work["always"])).tolist():
+            kind, since, until = (work[name][seat] for name in ("turn", "turn_since", "turn_until"))
+            turns[int(pupils["id"][seat])] = (
+                Turn("always", date_of(int(_YEARS[year])))
+                if work["always"][seat]
+                else Turn(
+                    TURNS[kind], self._date_of(year, since), self._date_of(year, until) if until < _NEVER else None
+                )
+            )
+        return turns
+
+    def ill(self, day: date) -> dict[int, tuple[date, date]]:
+        """Return, for the listed pupils who are ill once in the school year of a day, from when to when, inclusive."""
+        year = int(year_of(day_number(day)))
+        pupils, work = self._people(day_number(day))
+        seats = np.flatnonzero(pupils["listed"] & (work["well_from"] > work["ill_from"])).tolist()
+        return {
+            int(pupils["id"][at]): (
+                self._date_of(year, work["ill_from"][at]),
+                self._date_of(year, work["well_from"][at] - 1),
+            )
+            for at in seats
+        }
+
+    def _date_of(self, year: int, lesson: Ints) -> date:
+        """Return the date of a school year's day of lessons, counted from 0."""
+        return date_of(int(np.searchsorted(self._lessons, self._lessons[_YEARS[year]] + lesson)))
 
     def _draw(self, purpose: str, size: int | tuple[int, ...], turn: Ints | int = 0) -> Floats:
         """Return as many numbers between 0 and 1 as asked; another turn gives another number."""
         turns = np.broadcast_to(turn, size)
         drawn = np.empty(size)
-        for one in np.unique(turns).tolist():
+        for one in np.unique(turn).tolist():
             key = np.array([self.seed % 2**64, crc32(purpose.encode())], dtype=np.uint64)
             numbers = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, one])).random(size)
             np.copyto(drawn, numbers, where=turns == one)
@@ -189,14 +260,21 @@ class MadeUpInstitution:
         joined = np.maximum(day_of_school_day(school_day - stayed), taken)
         here = np.minimum(stayed, np.where(promoted > 0, school_day - SCHOOL_DAYS[taken], stayed))
         groups_taken = 4 + (self._draw("groups", seats, occupant) * (self._groups_taken - 3)).astype(int)
-        places, start = [], 0
+        slots, start = [], 0
         for group, size in enumerate(self._sizes):
             moves = (since + self._place_phase[group]) // _PLACE_LASTS
-            if _GROUPS[group][2] is None:
-                moves = moves + 40 * (year - self._opening_year)
-            place = start + (self._draw(f"place {group}", seats, occupant * _TURNS + moves) * size).astype(int)
-            places.append(np.where((here >= _PLACED_AFTER) & (group < groups_taken), place, -1))
+            moved = day_of_school_day(moves * _PLACE_LASTS - self._place_phase[group] + self._first - 1)
+            of_year = 40 * (year - self._opening_year) if _GROUPS[group][2] is None else 0
+            now, before = (
+                start + (self._draw(f"place {group}", seats, occupant * _TURNS + turn + of_year) * size).astype(int)
+                for turn in (moves, np.maximum(moves - 1, 0))
+            )
+            slots.append(_Slot(now, before, moved))
             start += size
+        places = [
+            np.where((here >= _PLACED_AFTER) & (group < groups_taken), slot.place, -1)
+            for group, slot in enumerate(slots)
+        ]
         size = 10 ** max(3, len(str(seats)))
         number = (10 + occupant) * size + self._seats
         has_used_id = (self._draw("used id", seats, occupant) < _HAVE_A_USED_ID) & (occupant > 0)
@@ -213,9 +291,9 @@ class MadeUpInstitution:
             "names": (since + self._name_phase) // _NAME_LASTS,
             "places": np.stack(places, axis=1),
         }
-        return pupils, self._work(occupant, joined, today)
+        return pupils, self._work(occupant, joined, slots[: len(_GROUPS)], groups_taken, today)
 
-    def _work(self, occupant: Ints, joined: Ints, today: int) -> Columns:
+    def _work(self, occupant: Ints, joined: Ints, slots: list[_Slot], groups_taken: Ints, today: int) -> Columns:
         def draw(purpose: str) -> Floats:
             return self._draw(purpose, len(occupant), occupant)
 
@@ -223,49 +301,37 @@ class MadeUpInstitution:
         apart = np.array([moments for _, moments in (*_PACES, _PACES[-1])])
         pace = apart[np.searchsorted(limits, kind, side="right")]
         phase = (draw("phase") * pace).astype(int)
+        year = int(year_of(today))
+        begins, moments = self._lessons[_YEARS[year]], self._moments
+        now, joined_at = self._lessons[today] - begins, self._lessons[joined] - begins
+        happens = self._happens(occupant, year, joined_at, kind >= limits[-2])
+        # Nobody visits while ill, or after all work has stopped.
+        is_ill = (happens["ill_from"] <= now) & (now < happens["well_from"])
+        stays_away = np.where(is_ill, happens["ill_from"], _NEVER)
+        stops = happens["turns"] & (happens["turn"] == TURNS.index("stops"))
+        stays_away = np.minimum(stays_away, np.where(stops, happens["turn_since"], _NEVER))
+        last_lesson = np.minimum(stays_away, now + 1)
+        until = np.where(
+            stays_away <= now, moments[np.searchsorted(self._lessons, begins + last_lesson) - 1], moments[today]
+        )
         # Newcomers log in within three weeks at any pace; the paced visits count from there.
-        first = MOMENTS[joined - 1] + (draw("first visit") * _FIRST_VISIT_WITHIN).astype(int)
-        has_visited = (first < MOMENTS[today]) & (kind < limits[-1])
-        latest = (MOMENTS[today] - 1 - phase) // pace
+        first = moments[joined - 1] + (draw("first visit") * _FIRST_VISIT_WITHIN).astype(int)
+        has_visited = (first < until) & (kind < limits[-1])
+        latest = (until - 1 - phase) // pace
         paced = latest - (first - phase) // pace
         visits = np.where(has_visited, 1 + paced, 0)
+        last_day = np.searchsorted(moments, np.where(paced > 0, latest * pace + phase, first), side="right")
 
-        last_day = day_of_moment(np.where(paced > 0, latest * pace + phase, first))
-        year = year_of(last_day)
-        now, lessons, joined_at = (TERM_DAYS[on] - TERM_DAYS[_YEARS[year]] for on in (today, last_day, joined))
-        # Most pupils miss few assignments; some always miss most, and some nearly all for a few weeks of the year.
-        has_slump, begins, lasts = (self._draw(what, len(occupant), occupant * _TURNS + year) for what in _SLUMP)
-        begins = np.where(has_slump < 0.2, 1 + (30 * begins).astype(int), _WEEKS + 1)
-        ends = begins + 3 + (4 * lasts).astype(int)
-        struggles = draw("struggles") < 0.07
-        usually = np.where(struggles, 0.78, 0.15 * draw("diligence") ** 2)
-        weeks = np.arange(_WEEKS + 1)[:, None]
-        chance = np.where((begins <= weeks) & (weeks < ends), 0.9, usually)
-        a_week = 3 + (3 * draw("assignments a week")).astype(int)
-        missed = _binomial(a_week, chance, self._draw("missed", chance.shape, occupant * _TURNS + year))
-        done = np.insert(np.cumsum(a_week - missed, axis=0), 0, 0, axis=0)
-
-        def given(day: Ints) -> Any:
-            """How many of the year's assignments were given by a day of lessons, counted from 0."""
-            return np.maximum(a_week * (day // 5) + np.minimum(day % 5 + 1, a_week), 0)
-
-        def handed_in(count: Ints) -> Any:
-            """How many of the year's first assignments the pupil hands in."""
-            week, of_it = np.divmod(count, a_week)
-            return done[week, self._seats] + np.minimum(of_it, a_week - missed[week, self._seats])
-
-        before = given(joined_at - 1)
-        due, worked = (np.maximum(given(lessons - ago), before) for ago in (5, (5 * draw("slowness")).astype(int)))
+        total, completed, missing = self._counts(occupant, slots, groups_taken, joined_at, happens, year, int(now))
         assigned = np.where((kind >= limits[-1]) & (draw("given") < 0.5), 6 + (9 * draw("unit size")).astype(int), 0)
-        total = np.where(has_visited, given(lessons) - before, assigned)
-        completed = np.where(has_visited, handed_in(worked) - handed_in(before), 0)
-        missing = np.where(has_visited, due - before - handed_in(due) + handed_in(before), 0)
-        usual = np.where(struggles, 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
+        total = np.where(has_visited, total, assigned)
+        completed, missing = (np.where(has_visited, count, 0) for count in (completed, missing))
+        usual = np.where(happens["always"], 32 + 20 * draw("skill"), 58 + 35 * draw("skill"))
         usual = np.where(draw("extra credit") < _HAVE_EXTRA_CREDIT, 99 + 8 * draw("skill"), usual)
         unscored = (completed == 0) | (draw("unscored") < 0.02)
-        return {
+        return happens | {
             "has_visited": has_visited,
-            "first_day": day_of_moment(first),
+            "first_day": np.searchsorted(moments, first, side="right"),
             "last_day": last_day,
             "total": total,
             "completed": completed,
@@ -276,8 +342,93 @@ class MadeUpInstitution:
             "minutes": np.round((15 + 45 * draw("stamina")) * visits, 1),
             "submitted": completed,
             "missing": missing,
-            "fails": struggles | (begins <= now // 5) & (now // 5 < ends),
         }
+
+    def _happens(self, occupant: Ints, year: int, joined_at: Ints, is_rare: npt.NDArray[np.bool_]) -> Columns:
+        """Return who fails always, turns or is ill in a school year, and when, in its days of lessons."""
+        seats = len(occupant)
+
+        def draw(purpose: str) -> Floats:
+            return self._draw(f"{purpose} {year}", seats, occupant)
+
+        always_in_seat = np.argsort(np.argsort(self._draw("struggles", seats))) < round(_ALWAYS_FAIL * seats)
+        # The same number in each year: the first of all seats by lot.
+        rank = np.argsort(np.argsort(self._draw("turns", seats, year) + always_in_seat))
+        since = _TURN_AFTER + (draw("turns from") * (_TURN_BEFORE - _TURN_AFTER)).astype(int)
+        turn, always = rank % len(TURNS), always_in_seat | is_rare
+        lasts = np.where(turn == TURNS.index("recovers"), 15 + (10 * draw("recovers after")).astype(int), _NEVER)
+        ill_from = (draw("ill from") * _TURN_BEFORE).astype(int)
+        ill_for = np.where(draw("ill") < _ARE_ILL, 3 + (5 * draw("ill for")).astype(int), 0)
+        return {
+            "always": always,
+            "turns": (rank < round(_TURN * seats)) & (since >= joined_at + _TURN_AFTER) & ~always,
+            "turn": turn,
+            "turn_since": since,
+            "turn_until": np.minimum(since + lasts, _NEVER),
+            "subject": (4 * draw("subject")).astype(int),  # one of the four lessons for all
+            "ill_from": ill_from,
+            "well_from": ill_from + ill_for,
+        }
+
+    def _counts(
+        self,
+        occupant: Ints,
+        slots: list[_Slot],
+        groups_taken: Ints,
+        joined_at: Ints,
+        happens: Columns,
+        year: int,
+        now: int,
+    ) -> tuple[Ints, Ints, Ints]:
+        """Return each seat's pieces of work of a school year by one of its days: set, completed and missing."""
+        seats, week = len(occupant), np.arange(now // 5 + 1)[:, None]
+        reliability = np.where(happens["always"], 0.22, 0.99 - 0.24 * self._draw("diligence", seats, occupant) ** 2)
+        slowness = (5 * self._draw("slowness", seats, occupant)).astype(int)
+        who = np.flatnonzero(happens["turns"])
+        total, completed, missing = (np.zeros(seats, dtype=int) for _ in range(3))
+        for group, slot in enumerate(slots):
+            moved = self._lessons[slot.moved] - self._lessons[_YEARS[year]]
+            place = np.where(5 * week < moved, slot.before, slot.place)
+            given = 5 * week + place % 5
+            counts = ((week + place // 5) % 5 != 4) & (group < groups_taken) & (given >= joined_at) & (given <= now)
+            drawn = self._draw(f"piece {group}", counts.shape, occupant * _TURNS + year)
+            lateness = drawn * 4096 % 1 / _COMES_LATE
+            at = given + np.where(lateness < 1, _DUE_AFTER + 1 + (6 * lateness).astype(int), slowness)
+            chance = np.broadcast_to(reliability, at.shape).copy()
+            chance[:, who] = self._chance(
+                reliability[who], group, at[:, who], given[:, who] + _DUE_AFTER, {k: v[who] for k, v in happens.items()}
+            )
+            if "lull" not in self._without:
+                has_lull, begins = self._of_place("lull", year) < _HAVE_LULL, 3 + 30 * self._of_place("lull from", year)
+                weeks = week - np.where(has_lull, begins, 99)[place]
+                chance *= np.where((weeks >= 0) & (weeks < 2), 0.2, 1)
+            is_ill = (happens["ill_from"] <= at) & (at < happens["well_from"])
+            at = np.where(is_ill, happens["well_from"] + slowness, at)
+            if "late marking" not in self._without:
+                is_late = (self._of_place("marks late", year) < _MARKED_LATE)[place]
+                at = np.where(is_late, (at // _MARKED_EVERY + 1) * _MARKED_EVERY, at)
+            done = counts & (drawn < chance) & (at <= now)
+            total += counts.sum(axis=0)
+            completed += done.sum(axis=0)
+            missing += (counts & ~done & (given + _DUE_AFTER <= now)).sum(axis=0)
+        return total, completed, missing
+
+    def _chance(self, reliability: Floats, group: int, at: Ints, due: Ints, happens: Columns) -> Floats:
+        """Return the chances that pieces of a group's classes are handed in by pupils who turn, which would be on a day
+        `at`.
+        """
+        since = happens["turn_since"]
+        works = [
+            np.where(at < since, reliability, 0),
+            reliability - _POINTS_A_DAY * np.maximum(due - since, 0),
+            np.where((due >= since) & (happens["subject"] == group), 0, reliability),
+            np.where((due >= since) & (due < happens["turn_until"]), 0.1 * reliability, reliability),
+        ]
+        chance: Floats = np.choose(happens["turn"], works)
+        return chance
+
+    def _of_place(self, purpose: str, year: int) -> Floats:
+        return self._draw(purpose, len(self._places), year)
 
     def _figures_on(self, today: int) -> Floats:
         """Return, for each place, the average rate, the average score and the pupils' minutes on a day."""
@@ -439,16 +590,6 @@ class MadeUpInstitution:
         return records
 
 
-def _binomial(trials: Ints, chance: Floats, drawn: Floats) -> Ints:
-    """Return how many of at most five trials succeed, each with a chance, for a number drawn between 0 and 1."""
-    exactly, at_most, successes = (1 - chance) ** trials, np.zeros(chance.shape), np.zeros(chance.shape, dtype=int)
-    for count in range(5):
-        at_most += exactly
-        successes += drawn > at_most
-        exactly *= (trials - count) / (count + 1) * chance / (1 - chance)
-    return successes
-
-
 @lru_cache(4096)
 def _iso(number: int) -> str:
     """Format each date once: a hundred thousand records share a few hundred."""
@@ -467,6 +608,7 @@ LAST_DATE = date(2100, 12, 31)  # the calendar ends here
 
 _TERMS = {"Spring": (2, 14), "Summer": (17, 28), "Autumn": (35, 51)}  # first and last ISO week
 _WEEKS_OFF = {8, 43}  # within a term
+_LONG_HOLIDAY = {15, 16}  # between spring and summer
 
 
 def terms(first: date, last: date) -> list[tuple[str, date, date]]:
@@ -495,35 +637,29 @@ def date_of(number: int) -> date:
     return date.fromordinal(number + _MONDAY.toordinal())
 
 
-def _moments_of_weeks() -> list[int]:
-    weeks = range(day_number(LAST_DATE) // 7 + 1)
-    return [
-        moments
-        for week in weeks
-        for moments in ((0,) * 7 if is_holiday(date_of(7 * week)) else (10, 10, 10, 10, 10, 1, 1))
+@lru_cache(2)
+def _calendar(with_holiday: bool) -> tuple[Ints, Ints]:
+    """Return how many moments, and how many days of lessons, have passed by the end of each day, by day number."""
+    weeks = [date_of(7 * week) for week in range(day_number(LAST_DATE) // 7 + 1)]
+    has_lessons = [
+        not is_holiday(day) or (day.isocalendar().week in _LONG_HOLIDAY and not with_holiday) for day in weeks
     ]
+    of_day = np.repeat(has_lessons, 7) * np.tile((10, 10, 10, 10, 10, 1, 1), len(weeks))
+    return np.cumsum(of_day), np.cumsum(of_day == 10)
 
 
-# How many have passed by the end of each day, by day number.
-MOMENTS: Ints = np.cumsum(_moments_of_weeks())
-SCHOOL_DAYS: Ints = np.cumsum(np.arange(len(MOMENTS)) % 7 < 5)
-# Those in weeks with lessons; and the days on which the school years begin, with the first week of autumn.
-TERM_DAYS: Ints = np.cumsum(np.diff(MOMENTS, prepend=0) == 10)
+SCHOOL_DAYS: Ints = np.cumsum(np.arange(day_number(LAST_DATE) // 7 * 7 + 7) % 7 < 5)
+# The days on which the school years begin, with the first week of autumn.
 _YEARS: Ints = np.array([0, *(day_number(date.fromisocalendar(y, _TERMS["Autumn"][0], 1)) for y in range(2001, 2101))])
 # The days on which each school year's leavers are listed no more: the Mondays after the summer term.
 _FINISHED: Ints = np.array(
-    [day_number(date.fromisocalendar(y, _TERMS["Summer"][1] + 1, 1)) for y in range(2001, 2101)] + [len(MOMENTS)]
+    [day_number(date.fromisocalendar(y, _TERMS["Summer"][1] + 1, 1)) for y in range(2001, 2101)] + [len(SCHOOL_DAYS)]
 )
 
 
 def year_of(day: Ints | int) -> Ints:
     """Return the numbers of the school years of some days."""
     return np.searchsorted(_YEARS, day, side="right") - 1
-
-
-def day_of_moment(moment: Ints) -> Ints:
-    """Return the day numbers of some moments, counted from 0."""
-    return np.searchsorted(MOMENTS, moment, side="right")
 
 
 def day_of_school_day(count: Ints) -> Ints:

@@ -1,7 +1,7 @@
 {#- Whether some columns together hold every word of the text that is asked for, in any order (Berg, Anna), whatever
     the case, the accents, the kind of apostrophe and the kind of blank. -#}
 {%- macro plain(text) -%}
-TRANSLATE(REPLACE(REPLACE(STRIP_ACCENTS(LOWER({{ text }})), 'ß', 'ss'), 'æ', 'ae'), 'łøđı''’‘ʼ´`', 'lodi')
+TRANSLATE(REPLACE(REPLACE(STRIP_ACCENTS(LOWER({{ text }})), 'ß', 'ss'), 'æ', 'ae'), 'łøđıς''’‘ʼ´`', 'lodiσ')
 {%- endmacro -%}
 
 {%- macro held(columns) -%}
