@@ -84,6 +84,7 @@ ALWAYS: dict[str, object] = {
     "personal": "column_name = 'name'",
     "source": "['part.parquet']",
     "flag": "is_falling",
+    "watched": f"watched AS ({RELATION})",
     "about": RELATION,
     "students": "[1]",
     "kinds": (("email", "students", "email"),),

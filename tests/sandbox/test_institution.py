@@ -273,7 +273,7 @@ def test_a_twin_without_it_differs_in_nothing_else(what: str) -> None:
     assert school.ill(day) == twin.ill(day)
 
 
-def test_a_twin_without_the_long_holiday_does_the_same_work_two_weeks_earlier() -> None:
+def test_a_twin_without_the_holiday_does_the_same_work_two_weeks_earlier() -> None:
     school, twin = MadeUpInstitution(300), MadeUpInstitution(300, without=["holiday"])
     spring, summer = date(2027, 4, 9), date(2027, 5, 21)
     assert handed_in(school, spring) == handed_in(twin, spring)

@@ -15,6 +15,7 @@ FEATURES = (
     "lists",
     "notebook",
     "why",
+    "thresholds",
     "explore",
     "share",
     "district",

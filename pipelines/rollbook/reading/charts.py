@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from math import ceil
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -94,7 +95,7 @@ def trend(days: Sequence[Row], values: Sequence[tuple[str, Callable[[Row], float
     span = (last - first).days
     across = scale(first.toordinal(), last.toordinal(), 14, 86)
     # As many dates as fit on the narrowest phone.
-    weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14))]
+    weeks = [last - timedelta(days=n) for n in range(0, span + 1, min(span, 7 if span < 21 else 14 * ceil(span / 84)))]
     bottom = PANEL * len(values)
     chart = Chart(
         "trend", last_days(days), f"{len(values)} lines from {short_date(first)} to {short_date(last)}. ", bottom + 12

@@ -28,7 +28,7 @@ from rollbook.store import checks, schema
 from rollbook.store.database import connect, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
-from rollbook.store.statements import ordering, statements
+from rollbook.store.statements import environment, ordering, statements
 from rollbook.tables import DECLARED, OF_STUDENTS, SETS, TABLES, WALKED, Declared, Table, Tells, of_set
 from rollbook.util.text import listed
 from rollbook.views import editable, metrics
@@ -125,6 +125,15 @@ PARTS: dict[str, object] = {
     "walked": tuple(of_set(s)[0] for s in WALKED),
     "own": lambda table: of_set(table.set)[0].name,
     "change_keys": CHANGE_KEYS,
+}
+
+# The reasons to watch a student, as lists name them, in their order; `sql/_watch.sql` has their definitions.
+REASONS: dict[str, str] = {
+    "is_falling": "falling fast",
+    "is_never_logged_in": "first login overdue",
+    "is_inactive": "inactive",
+    "is_low_completion": "low completion",
+    "is_low_score": "low score",
 }
 
 # A macro in the file that returns the digest of the views.
@@ -226,6 +235,14 @@ def types() -> dict[tuple[str, str], str]:
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main'"
         ).fetchall()
     return {(view, column): kind for view, column, kind in rows}
+
+
+def watched(thresholds: str) -> str:
+    """The CTEs that end with `watched`, by the thresholds of a relation: see `sql/_watch.sql`."""
+    template = environment("rollbook.views", "sql").from_string(
+        '{% import "_watch.sql" as watch with context %}{{ watch.watched(thresholds_of=relation) }}'
+    )
+    return template.render(PARTS, relation=thresholds)
 
 
 def as_of(table: Table, version: str, *before: str) -> Macro:

@@ -28,6 +28,7 @@ from rollbook.util import files
 from rollbook.util.text import decoded
 
 THRESHOLDS, TERMS, CONTACTED = "thresholds.csv", "terms.csv", "contacted.csv"
+OUTCOMES_HEADER = ("student_id", "on")
 THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")
 CONTACTED_HEADER = ("student_id", "on", "until")
 # ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
@@ -221,6 +222,21 @@ def read_contacted(root: Path) -> tuple[Contacted, ...]:
         days = _day(path, line, "on", on), _day(path, line, "until", until)
         contacted.append(Contacted(student_id, *days, tuple(added)))
     return tuple(contacted)
+
+
+def read_outcomes(path: Path) -> tuple[tuple[int, date], ...]:
+    """Read a school's own list of outcomes, a student and a day a line, such as who left without a certificate.
+
+    Raises SettingError, which names the line and what to write.
+    """
+    outcomes = list[tuple[int, date]]()
+    for line in lines(path, OUTCOMES_HEADER, needed=2):
+        if (student_id := as_id(line.cells[0])) is None:
+            raise malformed(
+                path, line.number, f"student_id is {line.cells[0][:40]!r}; write a number, as in students_to_watch"
+            )
+        outcomes.append((student_id, _day(path, line, "on", line.cells[1])))
+    return tuple(outcomes)
 
 
 def resting(root: Path, day: date, con: duckdb.DuckDBPyConnection) -> dict[int, date]:

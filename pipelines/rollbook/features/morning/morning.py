@@ -39,6 +39,7 @@ from rollbook.reading.charts import (
 from rollbook.store.statements import apart, statements
 from rollbook.util import pages
 from rollbook.util.text import count_of, figure
+from rollbook.views import catalog
 from rollbook.views.metrics import SMALL_CLASS
 
 # A month of trend, and lists that fit on a page.
@@ -55,13 +56,7 @@ HOW_TO_TERMS = (
     "Write the school's terms into terms.csv in the warehouse's folder, below its heading a line each, such as"
     " Autumn,2026-09-01,2026-12-18: then only days of term count"
 )
-REASONS = (
-    ("is_falling", "falling fast"),
-    ("is_never_logged_in", "first login overdue"),
-    ("is_inactive", "inactive"),
-    ("is_low_completion", "low completion"),
-    ("is_low_score", "low score"),
-)
+REASONS = tuple(catalog.REASONS.items())
 
 sql = statements("rollbook.features.morning")
 

@@ -6,6 +6,7 @@
     book.table("students", on="2026-09-01")     # as it was on a day
     book.history("student_summaries", student_id=7)
     book.changes(since="2026-09-01")
+    book.thresholds(completion_below=40)        # what the reasons did in the past, and what others would have done
     book.student(7)
     book.query("SELECT * FROM roster WHERE class_id = ?", [501])
     book.lines(frame)                           # a line over the days of the first column for each other one
@@ -18,7 +19,7 @@ night, and locks nobody out. Each call is a line in the access log, without the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from rollbook import settings
 from rollbook.errors import ArgumentError
 from rollbook.reading import access
 from rollbook.reading.query import query_of, read_arrow, run_query
+from rollbook.reading.thresholds import report
 from rollbook.store.published import DEMO_FOLDER, PUBLISHED
 from rollbook.tables import TABLES
 from rollbook.util.text import listed
@@ -172,6 +174,17 @@ class Book:
     def to_watch(self, on: date | str | None = None) -> Any:
         """The students to watch now, or on a day, a row each, with the reasons; the most severe first."""
         return self.table("students_to_watch", on)
+
+    def thresholds(self, **tried: float) -> Any:
+        """What the reasons to watch did in the past, a row each: how many were flagged, how many of them rightly, how
+        early, for how long. `thresholds(completion_below=40)` adds the rows by other thresholds. Groups of one to four
+        students are missing. See `rollbook.reading.thresholds.Measured`.
+        """
+        import pyarrow as pa
+
+        measured = report(self.warehouse, tried)
+        access.note(self.warehouse, "notebook", what="thresholds")
+        return self._form(pa.Table.from_pylist([asdict(row) for row in measured.rows]))
 
     def student(self, student_id: int) -> Any:
         """What happened to a student since the first landed day, a row for each change, in words."""

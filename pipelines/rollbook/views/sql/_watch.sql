@@ -30,8 +30,8 @@ CASE
 {%- endmacro -%}
 
 {#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids to
-    evaluate; by default all students. -#}
-{%- macro watched(whose="") -%}
+    evaluate; by default all students. `thresholds_of` is the relation of the thresholds. -#}
+{%- macro watched(whose="", thresholds_of="main.thresholds") -%}
 {%- set from = "their_" if whose else "history." -%}
 {%- set before = "(d.on_day - CAST(l.falling_days AS INTEGER))" -%}
 {{ versions(whose) if whose }}
@@ -41,7 +41,7 @@ limits AS (
         MAX(value) FILTER (name = '{{ name }}') AS {{ name }},
         {% endfor %}
         (SELECT LIST(t) FROM main.terms AS t) AS terms
-    FROM main.thresholds AS h
+    FROM {{ thresholds_of }} AS h
 ),
 -- Filter by day first, then join by student: few of a year's versions were valid on one day.
 state AS (

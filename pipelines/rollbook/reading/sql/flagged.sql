@@ -1,0 +1,10 @@
+-- flagged: one row per landed day, student to watch on it, and reason; `any` is all reasons together.
+WITH asked AS (SELECT snapshot_date AS on_day FROM spans.days),
+{{ watched }},
+told AS (
+    SELECT
+        on_day AS day, student_id,
+        UNNEST([{% for flag in flags %}CASE WHEN {{ flag }} THEN '{{ flag }}' END, {% endfor %}'any']) AS reason
+    FROM watched
+)
+FROM told WHERE reason IS NOT NULL
