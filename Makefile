@@ -121,6 +121,10 @@ bench-readers: $(VENV)/.dev ## Measure how long readers of explore wait (ARGS="-
 bench-district: $(VENV)/.dev ## Measure a district's nights (ARGS="--institutions 200 --students 500")
 	@$(BIN)/python -m tests.bench.nights_of_many $(ARGS)
 
+.PHONY: bench-watch
+bench-watch: $(VENV)/.dev ## Measure whom the reasons to watch find in made-up school years (ARGS="--seeds 1 --twins")
+	@$(BIN)/python -m tests.bench.watch $(ARGS)
+
 .PHONY: constraints
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
 	@uv pip compile --quiet --universal --upgrade --generate-hashes --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt

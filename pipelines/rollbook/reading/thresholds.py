@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from rollbook.errors import ArgumentError
+from rollbook.errors import ArgumentError, NothingLandedError
 from rollbook.reading.query import open_published
 from rollbook.store.database import literal
 from rollbook.store.published import PUBLISHED
@@ -27,10 +28,18 @@ from rollbook.views import catalog, editable
 from rollbook.views.editable import Threshold
 
 LEAST_SHOWN = 5
+STUDENT_DAYS = 200_000  # evaluated at a time
 OUTCOMES = Path("own") / "outcomes.csv"
 NOW, TRIED = "now", "tried"
 # What is said of each reason, in the order of lists; `any` is all of them together.
 REASONS = {**catalog.REASONS, "any": "any reason"}
+
+# Each week with a landed day, and how many students were flagged in it.
+_WEEKS = """
+SELECT CAST(DATE_TRUNC('week', snapshot_date) AS DATE) AS week, COUNT(DISTINCT f.student_id)
+FROM spans.days LEFT JOIN temp.flagged AS f ON f.day = snapshot_date AND f.reason = 'any'
+GROUP BY week ORDER BY week
+"""
 
 sql = statements("rollbook.reading")
 
@@ -100,12 +109,16 @@ def report(warehouse: Path, values: Mapping[str, float | str] | None = None) -> 
     """
     outcomes = _outcomes(warehouse)
     with open_published(warehouse / PUBLISHED) as con:
+        con.execute("SET temp_directory = ''")  # what is spilled would be pupils' data, and nobody's to remove
+        days = [day for (day,) in con.execute("SELECT snapshot_date FROM spans.days ORDER BY 1").fetchall()]
+        if not days:
+            raise NothingLandedError("No landed day is left, so there is no past to look at: run `rollbook sync`")
         stored = dict(con.execute("SELECT name, value FROM main.thresholds").fetchall())
         now = tuple(replace(t, value=stored.get(t.name, t.value)) for t in editable.DEFAULTS)
         settings = {NOW: now} | ({TRIED: changed(now, values)} if values else {})
         rows, weeks = list[Measured](), list[tuple[str, str, int | None]]()
         for setting, thresholds in settings.items():
-            con.execute(f"CREATE OR REPLACE TEMP TABLE flagged AS {_flagged(thresholds)}")
+            _flag(con, days, thresholds)
             if setting == NOW:
                 con.execute(
                     "CREATE TEMP TABLE below AS SELECT DISTINCT day, student_id FROM temp.flagged"
@@ -114,24 +127,19 @@ def report(warehouse: Path, values: Mapping[str, float | str] | None = None) -> 
                 _keep_units(con, outcomes)
             measured = con.execute(sql("measured"), {"reasons": [*REASONS]}).fetchall()
             rows += [_shown(setting, row, has_list=outcomes is not None) for row in measured]
-            of_week = con.execute(
-                "SELECT DATE_TRUNC('week', snapshot_date) AS week, COUNT(DISTINCT f.student_id)"
-                " FROM spans.days LEFT JOIN temp.flagged AS f ON f.day = snapshot_date AND f.reason = 'any'"
-                " GROUP BY week ORDER BY week"
-            ).fetchall()
-            weeks += [(setting, str(week)[:10], _hidden(count)) for week, count in of_week]
-        (days, first, last) = con.execute(
-            "SELECT COUNT(*), MIN(snapshot_date), MAX(snapshot_date) FROM spans.days"
-        ).fetchone() or (0, None, None)
-        periods = [
-            name
-            for (name,) in con.execute("SELECT period FROM temp.units GROUP BY 1 ORDER BY MIN(begins_on)").fetchall()
-        ]
+            weeks += [(setting, str(week), _hidden(count)) for week, count in con.execute(_WEEKS).fetchall()]
+        periods = con.execute("SELECT period FROM temp.units GROUP BY 1 ORDER BY MIN(begins_on)").fetchall()
     tried = {t.name: t.value for t in settings.get(TRIED, ()) if t.name in (values or {})}
     return Report(
-        days, str(first), str(last), tuple(periods), _outcome(now, has_list=outcomes is not None), tried, tuple(rows),
+        len(days),
+        str(days[0]),
+        str(days[-1]),
+        tuple(name for (name,) in periods),
+        _outcome(now, has_list=outcomes is not None),
+        tried,
+        tuple(rows),
         tuple(weeks),
-    )  # fmt: skip
+    )
 
 
 def _outcome(thresholds: Sequence[Threshold], *, has_list: bool) -> str:
@@ -145,10 +153,16 @@ def _outcome(thresholds: Sequence[Threshold], *, has_list: bool) -> str:
     )
 
 
-def _flagged(thresholds: Iterable[Threshold]) -> str:
+def _flag(con: duckdb.DuckDBPyConnection, days: Sequence[date], thresholds: Iterable[Threshold]) -> None:
+    """Make the table of who is flagged on each day, and why; some days at a time, so that memory stays small."""
     values = ", ".join(f"({literal(t.name)}, {t.value!r}::DOUBLE)" for t in thresholds)
     watched = catalog.watched(f"(SELECT * FROM (VALUES {values}) AS t (name, value))")
-    return sql("flagged", watched=watched, flags=[*catalog.REASONS])
+    query = sql("flagged", watched=watched, flags=[*catalog.REASONS])
+    ((students,),) = con.execute("SELECT COUNT(DISTINCT student_id) FROM history.students").fetchall()
+    at_a_time = max(1, STUDENT_DAYS // max(students, 1))
+    con.execute("CREATE OR REPLACE TEMP TABLE flagged (day DATE, student_id BIGINT, reason VARCHAR)")
+    for some in (days[at : at + at_a_time] for at in range(0, len(days), at_a_time)):
+        con.execute(f"INSERT INTO temp.flagged {query}", {"first": some[0], "last": some[-1]})
 
 
 def _outcomes(warehouse: Path) -> list[tuple[int, str]] | None:

@@ -608,7 +608,7 @@ LAST_DATE = date(2100, 12, 31)  # the calendar ends here
 
 _TERMS = {"Spring": (2, 14), "Summer": (17, 28), "Autumn": (35, 51)}  # first and last ISO week
 _WEEKS_OFF = {8, 43}  # within a term
-_LONG_HOLIDAY = {15, 16}  # between spring and summer
+LONG_HOLIDAY = {15, 16}  # between spring and summer
 
 
 def terms(first: date, last: date) -> list[tuple[str, date, date]]:
@@ -642,7 +642,7 @@ def _calendar(with_holiday: bool) -> tuple[Ints, Ints]:
     """Return how many moments, and how many days of lessons, have passed by the end of each day, by day number."""
     weeks = [date_of(7 * week) for week in range(day_number(LAST_DATE) // 7 + 1)]
     has_lessons = [
-        not is_holiday(day) or (day.isocalendar().week in _LONG_HOLIDAY and not with_holiday) for day in weeks
+        not is_holiday(day) or (day.isocalendar().week in LONG_HOLIDAY and not with_holiday) for day in weeks
     ]
     of_day = np.repeat(has_lessons, 7) * np.tile((10, 10, 10, 10, 10, 1, 1), len(weeks))
     return np.cumsum(of_day), np.cumsum(of_day == 10)

@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 import rollbook
 from rollbook.cli import app
-from rollbook.errors import ArgumentError, SettingError
+from rollbook.errors import ArgumentError, NothingLandedError, SettingError
+from rollbook.reading import thresholds as measuring
 from rollbook.reading.thresholds import LEAST_SHOWN, REASONS, changed, report
 from rollbook.sandbox import MadeUpInstitution
 from rollbook.sandbox.institution import terms
@@ -193,6 +194,17 @@ def test_a_schools_own_list_is_the_outcome_where_there_is_one(two_terms: Path, t
         assert (row.rightly, row.precision_percent) in ((None, None), (0, 0.0))
     own.write_text("student_id,on\nAnna,2026-12-01\n")
     with pytest.raises(SettingError, match=r"outcomes.csv, line 2: student_id is 'Anna'; write a number"):
+        report(tmp_path)
+
+
+def test_few_days_at_a_time_give_the_same_and_none_is_told(
+    two_terms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = report(two_terms / "now")
+    monkeypatch.setattr(measuring, "STUDENT_DAYS", 40 * 150)
+    assert report(two_terms / "now") == whole
+    year(tmp_path / "rollbook.duckdb", MadeUpInstitution(60), [])
+    with pytest.raises(NothingLandedError, match="No landed day is left"):
         report(tmp_path)
 
 

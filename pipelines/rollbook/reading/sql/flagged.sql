@@ -1,5 +1,5 @@
 -- flagged: one row per landed day, student to watch on it, and reason; `any` is all reasons together.
-WITH asked AS (SELECT snapshot_date AS on_day FROM spans.days),
+WITH asked AS (SELECT snapshot_date AS on_day FROM spans.days WHERE snapshot_date BETWEEN $first AND $last),
 {{ watched }},
 told AS (
     SELECT
