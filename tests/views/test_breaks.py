@@ -87,7 +87,9 @@ def test_who_registers_in_a_break_has_days_of_term_to_log_in(empty_school: House
 )
 def test_the_days_that_count_are_those_of_terms(empty_school: House, terms: tuple[Term, ...], counted: int) -> None:
     with_terms(empty_school, *terms)
-    (empty_school.warehouse / editable.THRESHOLDS).write_text("name,value,meaning\ninactive_days,0,\n")
+    (empty_school.warehouse / editable.THRESHOLDS).write_text(
+        "name,value,meaning\ninactive_days,0,\ninactive_term_days,0,\n"
+    )
     empty_school.night(1, pupils(LAST_DAY, count=3), classes(1))
     assert [row[2:] for row in empty_school.query(WATCHED)] == [(47, counted)] * 3
 

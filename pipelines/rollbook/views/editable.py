@@ -50,7 +50,8 @@ class Threshold:
 
 # Chosen so that a school of a few hundred students, most of them doing well, lists some tens of them. They ignore what
 # happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
-# first assignments of a term (5). Of fifty assignments, a week and a half without work is a fall of some ten points:
+# first assignments of a term (5). Where terms say when there are holidays, a week of term without a visit, five school
+# days, is no accident (7). Of fifty assignments, a week and a half without work is a fall of some ten points:
 # falling_points is half of that, and falling_days not shorter, since in one week too few assignments are due to tell a
 # fall from a bad day. Scores vary less, so they have their own threshold. A threshold missing from the file has
 # its default, so that older files stay valid.
@@ -60,7 +61,13 @@ DEFAULTS: tuple[Threshold, ...] = (
     Threshold(
         "inactive_days",
         21,
-        "Inactive: the last activity this many days (of term, if terms.csv has any) ago or longer.",
+        "Inactive, if terms.csv has no terms: the last activity this many days ago or longer.",
+        36_500,
+    ),
+    Threshold(
+        "inactive_term_days",
+        7,
+        "Inactive, if terms.csv has terms: the last activity this many days of term ago or longer.",
         36_500,
     ),
     Threshold(

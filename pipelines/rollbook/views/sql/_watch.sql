@@ -89,7 +89,8 @@ judged AS (
         COALESCE(completion_rate < completion_below AND total_assignments >= least_assignments, FALSE)
             AS is_low_completion,
         COALESCE(average_score < score_below, FALSE) AS is_low_score,
-        COALESCE(term_days_inactive >= inactive_days AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
+        CASE WHEN terms IS NULL THEN inactive_days ELSE inactive_term_days END AS inactive_after,
+        COALESCE(term_days_inactive >= inactive_after AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
         COALESCE(NOT has_ever_logged_in AND term_days_registered >= never_logged_in_days, FALSE)
             AS is_never_logged_in,
         -- Compare only if totals did not reset and both days have enough assignments.
@@ -111,7 +112,7 @@ weighed AS (
         ROUND(
             {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
             + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
-            + {{ counts("is_inactive", "term_days_inactive - inactive_days", "inactive_days") }}
+            + {{ counts("is_inactive", "term_days_inactive - inactive_after", "inactive_after") }}
             + {{ counts("is_never_logged_in", "term_days_registered - never_logged_in_days", "never_logged_in_days") }}
             + GREATEST(
                 {{ counts(

@@ -25,7 +25,7 @@
 --   reason_count             How many of the five reasons apply.
 --   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
 --   is_low_score             average_score is under score_below.
---   is_inactive              The last activity is inactive_days ago or longer, counted in days of term.
+--   is_inactive              The last activity is inactive_term_days of term ago, or inactive_days without terms.
 --   is_never_logged_in       Never logged in, though registered never_logged_in_days ago or longer, in days of term.
 --   is_falling               Completion or score fell within falling_days by more than its threshold, as said above.
 --   completion_rate          Assignment completion now, percent.
