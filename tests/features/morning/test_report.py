@@ -100,10 +100,7 @@ def test_its_figures_are_those_of_the_views(fortnight: School) -> None:
     then = fortnight.rows("SELECT average_completion_rate FROM progress_daily WHERE snapshot_date = DATE '2026-09-30'")
     moved = now[4] - then[0][0]
     moved_by = f"{'↑' if moved > 0 else '↓'} {abs(moved):.1f} points since 30 Sep"
-    assert (
-        f"average completion {now[4]:.1f} % {moved_by if abs(moved) >= 0.05 else 'unchanged since 30 Sep'}"
-        in shown
-    )
+    assert f"average completion {now[4]:.1f} % {moved_by if abs(moved) >= 0.05 else 'unchanged since 30 Sep'}" in shown
     assert shown.count("since 30 Sep") == 3  # one date for all that went up or down
 
 
