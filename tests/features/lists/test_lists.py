@@ -11,11 +11,18 @@ from random import Random
 from typing import Any
 
 import pytest
+from openpyxl import load_workbook
 
-from rollbook.errors import HeldError
+import rollbook
+from rollbook.errors import ArgumentError, HeldError
+from rollbook.features.pages import progress as pages
+from rollbook.features.pages.progress import Chosen
 from rollbook.night import past
 from rollbook.night.discard import discard
 from rollbook.night.past import always
+from rollbook.reading import query
+from rollbook.reading.formats import Format
+from rollbook.util.files import empty
 from tests.support.nights import House, approve_held, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
 from tests.support.records import classes, student, students
@@ -234,6 +241,25 @@ def test_a_discarded_night_takes_its_lists_along(school_of_six: House) -> None:
     discard(school_of_six.rollbook().writer(), night(2), reason="the wrong list")
     assert school_of_six.query("FROM own_years") == [(1, "9")]
     assert school_of_six.query("FROM history.own_years") == [(1, "9", night(1), None)]
+
+
+def test_lists_choose_pages_sheets_and_notebook_rows(school_of_six: House) -> None:
+    put(school_of_six, "years.csv", "student_id,year\n1,10\n2,10\n3,11\n")
+    school_of_six.night(1)
+    root = school_of_six.warehouse
+    made = pages.make(school_of_six.published, empty(root / "p"), Chosen(where="Year=10"), scratch=empty(root / "s"))
+    assert made.students == {1, 2}
+    assert Chosen(where="year=10 / a").words == "where-year-10-a"
+    with pytest.raises(ArgumentError, match="has a column 'house'. The lists have year"):
+        pages.make(school_of_six.published, empty(root / "q"), Chosen(where="house=red"), scratch=root / "s")
+    target = root / "roster.xlsx"
+    query.export(school_of_six.published, "students", Format.XLSX, target, scratch=root / "s", sheet_by="year")
+    assert load_workbook(target).sheetnames == ["10", "11", "(none)"]
+    book = rollbook.open(root)
+    assert list(book.own("years").year) == ["10", "10", "11"]
+    assert len(book.own("years", on=night(1))) == 3
+    with pytest.raises(ArgumentError, match="no list 'houses' of the school's own: choose from years"):
+        book.own("houses")
 
 
 # --- a term, by a plain model ----------------------------------------------------------------------------------------
