@@ -21,6 +21,7 @@ import pytest
 from rollbook.features.explore.server import FOREIGN, WRONG_HOST, cell, rows_of, sentence, stored, words
 from rollbook.landing.records import MAX_ID
 from rollbook.reading import access
+from rollbook.reading.charts import short_date
 from tests.support.nights import new_house, night
 from tests.support.processes.accounts import NOBODY, ask_raw, connected
 from tests.support.processes.commands import COMMAND, run_at
@@ -323,9 +324,9 @@ def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_pat
 
         done = send(f"until={until}", cookie | {"Sec-Fetch-Site": "same-origin"})
         assert (done.status, done.headers["Location"]) == (303, f"/student/{first}")
-        assert f"at the end of the list until {until}" in ask(explored, f"/student/{first}").text
+        assert f"at the end of the list until {short_date(until)}" in ask(explored, f"/student/{first}").text
         assert links()[-1] == f"/student/{first}"
-        assert f"spoken to, back on {until}" in ask(explored, f"/watch?text={quote(name)}").text
+        assert f"spoken to, back on {short_date(until)}" in ask(explored, f"/watch?text={quote(name)}").text
         assert send("until=").status == 303
         assert links()[0] == f"/student/{first}"
 
@@ -404,7 +405,7 @@ def test_a_record_leads_to_its_source_and_back(tmp_path: Path) -> None:
                 '<a href="/why?table=students&amp;key=1">',
                 '<a href="/why?table=student_summaries&amp;key=1">',
             ],
-            "/student/12": [f"<strong>To watch</strong> since {first} or before: low completion"],
+            "/student/12": [f"<strong>To watch</strong> since {short_date(first)} or before: low completion"],
             "/class/501": [
                 '<a href="#students">68.6 %</a>',
                 "only active classes are compared",

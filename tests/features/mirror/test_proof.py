@@ -57,6 +57,8 @@ def alter(file: Path, statement: str, house: House) -> None:
 
 def test_a_copy_of_everything_that_may_happen_is_proven(copied_school: House) -> None:
     begin_changing(copied_school, 2)
+    (copied_school.warehouse / "own").mkdir()
+    (copied_school.warehouse / "own" / "years.csv").write_text("student_id,year\n5,10\n6,11\n")
     copied_school.night(3, [student(1, summary="refused"), *students(29, first=2)])
     copied_school.sync(fresh=True)
     discard(copied_school.rollbook().writer(), night(2), reason="on trial", confirm=always)

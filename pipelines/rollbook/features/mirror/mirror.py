@@ -35,9 +35,11 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
+import duckdb
 import msgspec
 
 from rollbook.errors import ArgumentError, LostError, MirrorError, RollbookError, SettingError
+from rollbook.feature import present
 from rollbook.features.mirror.settings import MirrorSettings
 from rollbook.landing import formats
 from rollbook.landing.bodies import BODIES, DISCARD, MANIFEST, PAGES
@@ -54,7 +56,7 @@ from rollbook.source.fetch import utc_now
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.published import REGISTERED
-from rollbook.store.schema import REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
+from rollbook.store.schema import OWN_COLUMNS, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
@@ -636,7 +638,7 @@ def prove(settings: Settings, progress: Progress) -> None:
     with files.aside(ours.build) as folder:
         restore(MirrorSettings.of(settings).lake, settings.institution, folder / "copy", progress)
         theirs = Warehouse(folder / "copy", declared=settings.declared)
-        restored = Place(RawStore(theirs.root / "raw"), theirs)
+        restored = Place(RawStore(theirs.root / "raw"), theirs, present())
         kept = settings.model_copy(update={"keep_days": None})
         writer = Writer(restored, kept, Listeners(theirs.root), utc_now, progress)
         expired = restored.landings.expired_days()
@@ -656,7 +658,7 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
         for r in declared(ours.declared)
-        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS)
+        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, OWN_COLUMNS)
     }
     if in_lake:
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]
@@ -664,10 +666,24 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
         pairs["observed"] = [lake.scan_observed(days) for lake, days in lakes]
     with connect(scratch=theirs.scratch, published=ours.published_file) as con:
         con.execute(f"ATTACH {literal(theirs.published_file)} AS theirs (READ_ONLY)")
+        lists, restored = (_lists(con, of) for of in ("published", "theirs"))
+        if not in_lake:
+            yield from (f"all rows of history.{name}" for name in sorted(lists ^ restored))
+            pairs |= {
+                f"history.{name}": [f'FROM {of}.history."{name}"' for of in ("published", "theirs")]
+                for name in sorted(lists & restored)
+            }
         for name, (a, b) in pairs.items():
             lacking, surplus = differences(con, a, b)
             if number := lacking + (0 if name in EXPIRING else surplus):
                 yield f"{number:,} rows of {name}"
+
+
+def _lists(con: duckdb.DuckDBPyConnection, of: str) -> set[str]:
+    """The tables of the school's own lists in an attached file."""
+    lists = "schema_name = 'history' AND STARTS_WITH(table_name, 'own_')"
+    rows = con.execute(f"SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND {lists}", [of])
+    return {name for (name,) in rows.fetchall()}
 
 
 def _published(relation: Relation, of: str) -> str:
@@ -675,7 +691,7 @@ def _published(relation: Relation, of: str) -> str:
     publishes nothing.
     """
     rows = f"SELECT {names(relation.columns)} FROM {of}.{relation.schema}.{relation.name}"
-    is_record = relation.schema == "ops" and of == "theirs"
+    is_record = relation.schema == "ops" and of == "theirs" and "landing" in {c.name for c in relation.columns}
     return f"{rows} SEMI JOIN published.ops.syncs USING (snapshot_date, landing)" if is_record else rows
 
 

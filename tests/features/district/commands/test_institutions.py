@@ -45,6 +45,9 @@ SINGLE = (
     "mirror status",
     "notify",
     "explore",
+    "readers",
+    "share list",
+    "thresholds",
 )
 
 
