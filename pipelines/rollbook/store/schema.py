@@ -372,6 +372,9 @@ KEPT: tuple[Relation, ...] = (
     LIST_FINDINGS,
 )
 
+# What there is of the school's own lists in every file: features make the rest. No district's file has it.
+OF_LISTS = (OWN_DAYS, OWN_LISTS, OWN_LINES, OWN_COLUMNS, LIST_FINDINGS)
+
 # Suffix of a table's name while its replacement is made.
 REPLACED = "_was"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from rollbook.reading.charts import short_date
 from tests.support.nights import night
 from tests.support.processes.exploring import Explored, exploring, fits, rows, staying_home, table
 from tests.support.records import classes, students
@@ -45,9 +46,9 @@ def test_institutions_are_chosen_and_each_has_its_trend(page: Page, shown: Explo
         expect(page.locator("figure")).to_have_count(3)
         listed = table(page, "institution", "stands")
         assert [[row[n] for n in (0, 2, 3, 4)] for row in rows(listed)] == [
-            [BIRCH, str(night(3)), "2 days behind", "43"],
-            [ASH, str(night(5)), "up to date", "25"],
-            [LONG, str(night(5)), "up to date", "65"],
+            [BIRCH, short_date(night(3)), "2 days behind", "43"],
+            [ASH, short_date(night(5)), "up to date", "25"],
+            [LONG, short_date(night(5)), "up to date", "65"],
         ]
         assert fits(page)
 

@@ -20,7 +20,7 @@ import duckdb
 
 from rollbook.features.pseudonymous.contents import left_out_of
 from rollbook.store import schema
-from rollbook.store.schema import PAGES, SYNCS, VERSION
+from rollbook.store.schema import OF_LISTS, PAGES, SYNCS, VERSION
 from rollbook.store.statements import INSTITUTION, statements
 from rollbook.tables import TABLES, Column, Relation
 from rollbook.views import catalog
@@ -32,8 +32,9 @@ query = statements("rollbook.features.district", "rollups")
 ROLLUPS = ("institutions_daily", "institutions_weekly", "district_daily", "institutions_compared")
 SCHEMAS = ("main", "history", "ops", "spans")
 WHICH = Column(INSTITUTION, "VARCHAR", "Which institution, by its name in institutions.toml.", personal=False)
-# Views that stay with each institution: the sources of measures, and what has a row for each student and day.
-LEFT_OUT = frozenset({"metrics", "student_daily", "watch_daily"})
+# Views that stay with each institution: the sources of measures, its own lists, and what has a row for each student and
+# day.
+LEFT_OUT = frozenset({"metrics", "student_daily", "students_own", "watch_daily"})
 
 INSTITUTIONS = Relation(
     "main",
@@ -63,8 +64,8 @@ INSTITUTIONS = Relation(
 
 
 def shared() -> tuple[Relation, ...]:
-    """Return the institutions' tables that a district's file has; `pages` describes bodies, which stay with each."""
-    return tuple(r for r in schema.declared() if r not in (PAGES, VERSION))
+    """Return the institutions' tables that a district's file has: not `pages`, which describes bodies, nor lists."""
+    return tuple(r for r in schema.declared() if r not in (PAGES, VERSION, *OF_LISTS))
 
 
 def views() -> tuple[catalog.View, ...]:
