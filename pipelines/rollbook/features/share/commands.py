@@ -43,7 +43,7 @@ def add(
     root = warehouse_path(demo=demo)
     if not names and (missing := lacks_pseudonymous(load(fetches=False))):
         raise ArgumentError(f"{missing}, so there is no file without names. With --names, {name} gets the whole file")
-    question = f"{name} gets the whole school with all names, whoever may see what in explore. Go on?"
+    question = f"{name} gets the whole school with all names, whatever readers.csv lets its owner see. Go on?"
     if names and not yes and not confirmed(question):
         raise ArgumentError("Not confirmed, so there is no token. Without a terminal, add --yes")
     known = getattr(load(fetches=False), "explore_url", "")  # a setting of another feature
