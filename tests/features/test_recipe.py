@@ -32,13 +32,13 @@ def test_a_folder_and_a_line_add_a_page(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "pipelines", source, ignore=shutil.ignore_patterns("__pycache__"))
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     recipe = text[text.index("## Add a feature") :]
-    code = re.search(r"^   ```python\n(.*?)^   ```\n", recipe, re.DOTALL | re.MULTILINE)
+    codes = re.findall(r"^   ```python\n(.*?)^   ```\n", recipe, re.DOTALL | re.MULTILINE)
     line = re.search(r'Add `("anniversaries",)` to `FEATURES`', recipe)
-    assert code is not None
     assert line is not None
     features = source / "rollbook" / "features"
     (features / "anniversaries").mkdir()
-    (features / "anniversaries" / "__init__.py").write_text(dedent(code[1]))
+    for name, code in zip(("__init__.py", "page.py"), codes, strict=True):
+        (features / "anniversaries" / name).write_text(dedent(code))
     names = features / "__init__.py"
     names.write_text(names.read_text().replace("FEATURES = (\n", f"FEATURES = (\n    {line[1]}\n"))
     now = datetime.now(UTC)
