@@ -19,7 +19,7 @@ def test_a_half_written_file_that_is_finished_meanwhile_stops_no_sweep(
 
     def finished(path: Path, missing_ok: bool = False) -> None:
         if path == aside:
-            aside.rename(file)  # by another process, which is no writer
+            aside.rename(file)  # by a reader's process
         unlink(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", finished)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 
 from rollbook.errors import ArgumentError
-from rollbook.store.database import literal
+from rollbook.store.database import literal, quoted
 from rollbook.tables import SETS
 from rollbook.util.text import listed
 
@@ -29,7 +29,7 @@ def students_where(con: duckdb.DuckDBPyConnection, where: str) -> str:
         raise ArgumentError(f"Write --where COLUMN=VALUE, such as year=10{_choose(columns)}")
     if (found := next((c for c in columns if c.casefold() == column.casefold()), None)) is None:
         raise ArgumentError(f"No list of the school's own has a column {column[:40]!r}{_choose(columns)}")
-    return f'SELECT {KEY} FROM main.{OWN} WHERE "{found}" = {literal(value)}'
+    return f"SELECT {KEY} FROM main.{OWN} WHERE {quoted(found)} = {literal(value)}"
 
 
 def _choose(columns: list[str]) -> str:

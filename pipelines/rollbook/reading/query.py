@@ -29,7 +29,7 @@ from rollbook.errors import ArgumentError
 from rollbook.reading import excel
 from rollbook.reading.formats import Format
 from rollbook.reading.own import own_columns
-from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, translate_errors
+from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, quoted, translate_errors
 from rollbook.store.published import check_is_there
 from rollbook.util import files
 from rollbook.views import catalog
@@ -320,7 +320,7 @@ def _with_own(
     numbered = f"SELECT *, ROW_NUMBER() OVER () AS nth_row FROM ({query})"
     return only_reads(
         con,
-        f'SELECT q.* EXCLUDE (nth_row), o."{column}" FROM ({numbered}) AS q'
+        f"SELECT q.* EXCLUDE (nth_row), o.{quoted(column)} FROM ({numbered}) AS q"
         " LEFT JOIN main.students_own AS o USING (student_id) ORDER BY nth_row",
     )
 

@@ -61,6 +61,11 @@ def no_rows(columns: Iterable[Column]) -> str:
     return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {c.name}' for c in columns)} WHERE FALSE"
 
 
+def quoted(name: str) -> str:
+    """A name as SQL: one that we did not declare may be a word of SQL, or have any character."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def literal(text: object) -> str:
     """A value as an SQL string literal: for paths and comments, which cannot be parameters."""
     return "'" + str(text).replace("'", "''") + "'"

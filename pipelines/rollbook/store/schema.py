@@ -326,7 +326,7 @@ LIST_FINDINGS = Relation(
         Column("last_seen", "DATE", "The last day."),
         Column("description", "VARCHAR", "What was found, in words, with the lines.", personal=False),
     ),
-    key=("kind", "about"),
+    key=("kind", "about", "description"),
     pseudonymous=Pseudonymous.EMPTY,
 )
 

@@ -132,7 +132,7 @@ class Warehouse:
         self.versions.sweep()
         self.pseudonymous.sweep()
         for aside in (*self.root.glob(f".*{files.PARTIAL}"), *self.root.glob(f"{PRIVATE}/**/.*{files.PARTIAL}")):
-            aside.unlink(missing_ok=True)  # who is no writer may just have finished it
+            aside.unlink(missing_ok=True)  # a reader's process may just have finished it
         for leftover in (self.build / "stage", self.build / "day", self.staged_lake, self.scratch):
             files.empty(leftover)
         for folder in (self.build, self.root / EXPORTS / "pages"):

@@ -313,10 +313,11 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     The views of the lake show the given days; the macros refuse to answer in a file of another `version`.
     """
     create_snapshots(con, lake, days)
-    drop_lists(con)
     # A night's file is a copy of the last file, usually with the same views.
     if _views_made(con) != _views_digest(lake.declared):
         _make_views(con, lake.declared)
+    else:
+        _reset_students_own(con)
     create_macros(con, macros(version, lake.declared))
 
 
@@ -437,21 +438,12 @@ def create_macros(con: duckdb.DuckDBPyConnection, of: Iterable[Macro]) -> None:
         con.execute(f"COMMENT ON {macro.kind} main.{macro.name} IS {literal(macro.comment)}")
 
 
-def drop_lists(con: duckdb.DuckDBPyConnection) -> None:
-    """Drop the relations of the school's own lists, as the last file had them; those that there are now are made
-    again.
-    """
-    lists = "schema_name = 'history' AND STARTS_WITH(table_name, 'own_')"
-    there = con.execute(
-        f"SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() AND {lists}"
-    ).fetchall()
-    if there:
-        own = view("students_own")
+def _reset_students_own(con: duckdb.DuckDBPyConnection) -> None:
+    """Take the columns of lists from `students_own`, whose tables go before features fill the file (`additions`)."""
+    columns = con.execute("SELECT * FROM main.students_own LIMIT 0").description or ()
+    own = view("students_own")
+    if len(columns) > len(own.columns):
         create_view(con, "main", own.name, own.query, own.described, own.columns)
-    for (name,) in there:
-        con.execute(f'DROP MACRO TABLE IF EXISTS main."{name}_as_of"')
-        con.execute(f'DROP VIEW IF EXISTS main."{name}"')
-        con.execute(f'DROP TABLE history."{name}"')
 
 
 def create_views(con: duckdb.DuckDBPyConnection) -> None:

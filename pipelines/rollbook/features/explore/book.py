@@ -31,7 +31,7 @@ from rollbook.reading import access
 from rollbook.reading.formats import students_in
 from rollbook.reading.query import export_own
 from rollbook.settings import DISTRICT, for_all, is_of_all, place
-from rollbook.store.database import READ, connect, translate_errors
+from rollbook.store.database import READ, connect, quoted, translate_errors
 from rollbook.store.district import DISTRICT_BUILD
 from rollbook.store.published import DISTRICT_FILE, PUBLISHED, check_is_there
 from rollbook.store.schema import check_format
@@ -157,8 +157,7 @@ class Book:
         ArgumentError when there is no such column.
         """
         sort, page = params.get("sort", ""), min(max(number(params, "page") or 1, 1), MAX_PAGE)
-        column = '"' + sort.replace('"', '""') + '"'
-        chosen = ordering(column, "DESC" if "desc" in params else "ASC") if sort else ""
+        chosen = ordering(quoted(sort), "DESC" if "desc" in params else "ASC") if sort else ""
         order = ", ".join(filter(None, (chosen, order)))
         ordered = f" ORDER BY {order}" if order else ""
         first, whole = (page - 1) * ROWS, f"{query}{ordered}"

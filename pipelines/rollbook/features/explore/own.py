@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 from rollbook.errors import ArgumentError
 from rollbook.features.explore.book import Book, Row
 from rollbook.reading.own import OWN, own_columns
+from rollbook.store.database import quoted
 from rollbook.store.statements import in_order, statements
 
 sql = statements("rollbook.features.explore")
@@ -77,8 +78,3 @@ def days(book: Book, column: str, values: Sequence[str], since: str) -> list[Row
     return [
         Row(day=day, completion=completion) for day, completion in sorted(by_day.items(), key=lambda item: str(item[0]))
     ]
-
-
-def quoted(column: str) -> str:
-    """A column's name in SQL."""
-    return '"' + column.replace('"', '""') + '"'

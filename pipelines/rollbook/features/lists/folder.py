@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rollbook.errors import SettingError
 from rollbook.health.finding import Finding, Level
 from rollbook.landing import own
 from rollbook.landing.erased import Matcher
 from rollbook.landing.manifest import Manifest
 from rollbook.night.landings import Landings
 from rollbook.util import files
-from rollbook.util.text import count_of, decoded, listed
+from rollbook.util.text import count_of, listed
+from rollbook.views import editable
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,11 @@ class Survey:
 
     lists: own.Own | None = None
     problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> list[str]:
+        """The problems, each with its file."""
+        return [f"{name if name == FOLDER else f'{FOLDER}/{name}'}: {says}" for name, says in self.problems.items()]
 
 
 def survey(root: Path) -> Survey:
@@ -82,14 +89,9 @@ def _content(path: Path) -> tuple[bytes | None, str]:
 def to_land(root: Path) -> own.Own | None:
     """The lists that a night lands; the log says what to correct."""
     found = survey(root)
-    for name, problem in found.problems.items():
-        log.warning("%s/%s: %s", FOLDER, name, problem)
+    for problem in found.told:
+        log.warning("%s", problem)
     return found.lists
-
-
-def lines_about(root: Path, erased: Matcher) -> int:
-    """Return how many lines in the folder are about erased students."""
-    return sum(own.without(path.read_bytes(), erased)[1] for path in _files(root))
 
 
 def forget(root: Path, erased: Matcher) -> int:
@@ -113,27 +115,24 @@ def public(root: Path) -> tuple[frozenset[tuple[str, str]], str]:
     """The lists and columns that `own-public.csv` names, and what is wrong with it: then it names none."""
     path, named = root / PUBLIC, set[tuple[str, str]]()
     try:
-        text = decoded(path.read_bytes())[0].removeprefix("\ufeff")
-    except FileNotFoundError:
-        return frozenset(), ""
+        for line in editable.lines(path, ("list", "column"), needed=2) if path.exists() else ():
+            cells = [own.column_name(cell) for cell in line.cells]
+            if not all(map(own.is_name, cells[:2])) or any(cells[2:]):
+                says = f"line {line.number}: write a list and one of its columns, so no column is public"
+                return frozenset(), says
+            named.add((cells[0], cells[1]))
+    except SettingError as error:
+        return frozenset(), f"{error.message}. Until then no column is public"
     except OSError as error:
         return frozenset(), f"it cannot be read ({error.strerror}), so no column is public"
-    for number, line in enumerate(text.splitlines(), start=1):
-        cells = [own.column_name(cell.strip(' "')) for cell in re.split("[,;\t]", line)]
-        if number == 1 and cells != ["list", "column"]:
-            return frozenset(), "line 1: the heading must be list,column, so no column is public"
-        if number > 1 and any(cells):
-            if len(cells) != len(("list", "column")) or not all(map(own.is_name, cells)):
-                return frozenset(), f"line {number}: write a list and one of its columns, so no column is public"
-            named.add((cells[0], cells[1]))
     return frozenset(named), ""
 
 
 def findings(root: Path, landings: Landings) -> Iterator[Finding]:
     """What to correct in the folder, and which lists end with the next night or ended with the last."""
     found = survey(root)
-    for name, problem in found.problems.items():
-        yield Finding("lists", Level.WARNING, f"{name if name == FOLDER else f'{FOLDER}/{name}'}: {problem}")
+    for problem in found.told:
+        yield Finding("lists", Level.WARNING, problem)
     if wrong := public(root)[1]:
         yield Finding("lists", Level.WARNING, f"{PUBLIC}: {wrong}")
     seen = [(day, had) for day, of_day in landings.counted_days().items() if (had := _last_seen(of_day)) is not None]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rollbook.landing import own
 from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
-from rollbook.store.database import literal
+from rollbook.store.database import literal, quoted
 from rollbook.store.schema import VALID
 from rollbook.store.statements import statements
 from rollbook.tables import TABLES
@@ -43,11 +43,6 @@ class Shown:
     subject: str
     columns: tuple[str, ...]
     ever: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """The column that says whom a row is about."""
-        return KEYS[self.subject][0]
 
 
 # By whom a list is about: the key of its relations, with the type.
@@ -248,8 +243,3 @@ def column_names(columns: Iterable[tuple[str, str]]) -> dict[tuple[str, str], st
 def _path(column: str) -> str:
     """A column in the cells of a line, as a path in JSON."""
     return f'$."{column}"'
-
-
-def quoted(name: str) -> str:
-    """A name as SQL."""
-    return f'"{name}"'

@@ -43,7 +43,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-NO_TOKEN = "This needs a token: whoever runs Rollbook makes one with `rollbook share add`.\n"  # noqa: S105 - a message
+NO_TOKEN = "This needs a token: the person who runs Rollbook makes one with `rollbook share add`.\n"  # noqa: S105 - a message
 OTHER_FILE = "This token opens {file} only.\n"
 NO_FILE = "This file is not there: `rollbook share list`, where Rollbook runs, says why.\n"
 CLOSED = "The version that this token was reading is closed. Attach the file again: that begins with the newest.\n"

@@ -1,7 +1,7 @@
 -- The rows of all lists, as the landed days say: about whom, from when to when, and the values. And who took which line.
 --
 -- Each day counts the list as it was landed; where the list could not be read, or nobody saw which there were, as on the
--- day before. A line is about whoever has its id, reference id, email or code on that day, by the first of its ids that
+-- day before. A line is about who has its id, reference id, email or code on that day, by the first of its ids that
 -- somebody has; an email that two students share is about neither. Of two lines about one student the last counts.
 CREATE OR REPLACE TEMP TABLE own_runs AS
 WITH days AS (SELECT snapshot_date AS day FROM spans.days),
