@@ -129,6 +129,10 @@ bench-watch: $(VENV)/.dev ## Measure whom the reasons to watch find in made-up s
 constraints: $(VENV)/.dev ## Pin the newest compatible versions (needs uv)
 	@uv pip compile --quiet --universal --upgrade --generate-hashes --no-annotate --no-header pyproject.toml --group dev --extra all -o constraints.txt
 
+.PHONY: released
+released: $(VENV)/.dev ## Keep a warehouse of this version, which every later one has to open (before a release)
+	@$(BIN)/python -m tests.support.warehouses.released
+
 .PHONY: release-check
 release-check: $(VENV)/.dev ## Check that this commit can be released, and build it into dist/
 	@$(BIN)/python -m tests.release

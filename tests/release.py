@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST, ENVIRONMENT = ROOT / "dist", ROOT / ".venv-release"
+KEPT = ROOT / "tests" / "support" / "warehouses" / "released"
 # What checks and describes a package; a release does not contain them.
 TOOLS = ("twine==6.2.0", "cyclonedx-bom==7.2.1")
 
@@ -45,6 +46,9 @@ def check() -> Iterator[str]:
     if not re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
         raise NotReadyError(f"CHANGELOG.md has no heading '## {version}'")
     yield f"CHANGELOG.md tells of {version}."
+    if not (KEPT / f"{version}.tar.xz").exists():
+        raise NotReadyError(f"no warehouse of {version} is kept for later versions: run `make released` and commit")
+    yield f"A warehouse of {version} is kept, which every later version has to open."
     shutil.rmtree(DIST, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         built = [build(Path(folder) / name) for name in ("one", "two")]

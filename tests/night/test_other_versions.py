@@ -124,7 +124,7 @@ def test_an_optional_file_stays_as_another_version_wrote_it(
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        (f"UPDATE spans.version SET format = {OTHER}", "rollbook.duckdb was written by a newer version of Rollbook"),
+        (f"UPDATE spans.version SET format = {OTHER}", "rollbook.duckdb was written by version 0.1.0 of Rollbook"),
         ("ALTER TABLE spans.version DROP format", "rollbook.duckdb was written before Rollbook's first format"),
     ],
 )

@@ -1,154 +1,143 @@
-"""A warehouse of an earlier format is upgraded by the first writer, also if that is killed; none is lost on the way.
+"""Every later version opens the warehouse of each release, and brings it to its format; an earlier one says what to do.
 
-There is no earlier format yet, so one is invented: in it, a landing `ended_at`, and a sync had a `decision`.
+There is no later format yet, so one is invented: a copy of this version, in which a manifest's `bytes_received` is
+`bytes_read`, and so is the column of `ops.syncs`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import multiprocessing
+import os
+import re
 import shutil
-import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from rollbook.errors import HeldError, OtherVersionError
+from rollbook.errors import OtherVersionError
 from rollbook.features.explore.book import Book
-from rollbook.landing import formats
-from rollbook.landing.formats import FORMAT, Upgrade
+from rollbook.landing.formats import FORMAT
 from rollbook.night import past
-from rollbook.night.discard import discard
 from rollbook.night.past import always
-from rollbook.rights.erasure import erase
-from tests.support.nights import SET_OF, House, folder, new_house, night
-from tests.support.processes.kills import die_at_step
-from tests.support.records import students
+from rollbook.settings import ROOT
+from rollbook.views.catalog import VIEWS
+from tests.support.nights import House, findings_of, folder
+from tests.support.processes.upgrading import formats_of, upgrade
 from tests.support.tiers import daily
+from tests.support.warehouses import released
+from tests.support.warehouses.released import RELEASES
 
-INVENTED = FORMAT - 1
+pytestmark = pytest.mark.nights
+
+INVENTED = FORMAT + 1
+# What DuckDB 1.4 and later can open.
+STORAGE = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = current_database()"
+# More than an upgrade takes.
+MOST_STEPS = 12
+RENAMED = ("bytes_received", "bytes_read")
+UPGRADE = f"""
+def _renamed(content: Content) -> Content:
+    return {{"bytes_read" if name == "bytes_received" else name: value for name, value in content.items()}}
 
 
-def renamed(content: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of the invented format, as it is called now."""
-    return {"finished_at" if name == "ended_at" else name: value for name, value in content.items()}
-
-
-UPGRADE = Upgrade({"Manifest": renamed}, ("ALTER TABLE ops.syncs RENAME decision TO verdict",))
+UPGRADES[{FORMAT}] = Upgrade(
+    {{"Manifest": _renamed}}, ("ALTER TABLE ops.syncs RENAME bytes_received TO bytes_read",)
+)
+"""
 
 
 @pytest.fixture(scope="module")
-def played() -> Iterator[House]:
-    """Nights with a hold, a discard, an erasure and expired days."""
-    with new_house(students(30), keep_days=3) as house:
-        for number in range(1, 6):
-            house.night(number, students=students(30 - number))
-        discard(house.rollbook().writer(), night(4), reason="wrong")
-        with pytest.raises(HeldError):
-            house.night(6, students=students(12))
-        erase(house.rollbook().writer(), 3, reason="case 12", confirm=lambda _: True)
-        house.service.students = students(25)
-        yield house.at(7)
+def next_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source root of the invented version."""
+    source = tmp_path_factory.mktemp("next") / "pipelines"
+    shutil.copytree(ROOT / "pipelines", source, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (*source.rglob("*.py"), *source.rglob("*.sql")):
+        text = path.read_text("utf-8")
+        if (changed := re.sub(rf"\b{RENAMED[0]}\b", RENAMED[1], text)) != text:
+            path.write_text(changed, "utf-8")
+    formats, fetch = source / "rollbook" / "landing" / "formats.py", source / "rollbook" / "source" / "fetch.py"
+    raised = formats.read_text("utf-8").replace(f"\nFORMAT = {FORMAT}\n", f"\nFORMAT = {INVENTED}\n")
+    formats.write_text(raised + UPGRADE, "utf-8")
+    fetch.write_text(fetch.read_text("utf-8").replace("rollbook=__version__", 'rollbook="0.9.0"'), "utf-8")
+    return source
 
 
-@pytest.fixture
-def of_invented_format(played: House) -> Iterator[House]:
-    """The same warehouse, as an earlier version would have written it."""
-    with folder() as aside:
-        shutil.copytree(played.warehouse, aside / "w", symlinks=True)
-        house = House(aside / "w", played.service, **played.over)
-        house.now = played.now
-        for path in house.warehouse.rglob("*.json"):
-            if path.name != "discard.json":
-                write_earlier(path)
-        make_published_earlier(house)
-        yield house
+def as_named_next(release: str) -> dict[str, released.Told]:
+    """What readers had of the release, in the invented version's names."""
+    facts: dict[str, released.Told] = json.loads(json.dumps(released.facts(release)).replace(*RENAMED))
+    return facts
 
 
-def write_earlier(path: Path) -> None:
-    """Write a file as the invented format has it."""
-    content = json.loads(path.read_bytes()) | {"format": INVENTED}
-    if path.name != "manifest.json":
-        path.write_text(json.dumps(content))
-        return
-    content = {"ended_at" if name == "finished_at" else name: value for name, value in content.items()}
-    content.pop("checksum")
-    body = json.dumps(content, indent=2).encode().removesuffix(b"\n}")
-    path.write_bytes(body + b',\n  "checksum": "' + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n')
+def tried(source: Path, release: str, root: Path, steps: Iterable[int]) -> list[dict[str, Any]]:
+    """What the invented version makes of a release's warehouse, killed before each of some steps."""
+    (root / "facts.json").write_text(json.dumps(as_named_next(release)), "utf-8")
+    command = [sys.executable, "-m", "tests.support.processes.upgrading", release, str(root), *map(str, steps)]
+    env = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def make_published_earlier(house: House) -> None:
-    """Make the published files as the invented format has them; the warehouse knows them by their digests."""
-    path = house.warehouse / "private" / "erasures" / "published.json"
-    files = {}
-    for file in sorted((house.warehouse / "published").glob("*.duckdb")):
-        file.chmod(0o600)
-        with duckdb.connect(file) as con:
-            con.execute(f"UPDATE spans.version SET format = {INVENTED}")
-            con.execute("ALTER TABLE ops.syncs RENAME verdict TO decision")
-        file.chmod(0o400)
-        files[hashlib.sha256(file.read_bytes()).hexdigest()] = 1
-    path.write_text(json.dumps({"format": INVENTED, "files": files}))
+def test_a_warehouse_of_the_first_format_is_kept() -> None:
+    assert "0.1.0" in RELEASES
 
 
-def shown(house: House) -> dict[str, list[Any]]:
-    """What readers have."""
-    names = [f"{schema}.{table}" for table in SET_OF for schema in ("main", "history")]
-    return {name: house.query(f"FROM {name} ORDER BY ALL") for name in (*names, "main.changes", "ops.syncs")}
+@pytest.mark.story
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_is_opened_and_goes_on_with_the_same_rows(release: str) -> None:
+    facts = released.facts(release)
+    with released.opened(release) as house:
+        upgrade(house)
+        assert formats_of(house) == [FORMAT]
+        assert released.told(house, facts["kept"]) == facts["kept"]
+        for view in VIEWS:
+            house.query(f"FROM {view}")
+        said = [finding.says for finding in findings_of(house.rollbook()) if "in format" in finding.says]
+        assert [says.endswith(f"of them only in the history, in format {FORMAT}") for says in said] == [True]
+        released.go_on(house)
+        assert released.told(house, facts["gone_on"]) == facts["gone_on"]
+        assert house.query(STORAGE) == [("v1.4.0+",)]
+        assert house.examined() == {rule: [] for rule in house.examined()}
 
 
-def upgrade(house: House) -> None:
-    """What the first writer does before anything else."""
-    with house.rollbook().writer().writing():
-        pass
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_is_made_again_from_what_must_be_backed_up(release: str) -> None:
+    kept = released.facts(release)["kept"]
+    current = {name: rows for name, rows in kept.items() if name.startswith("main.") and name != "main.changes"}
+    with released.opened(release) as house:
+        for name in ("snapshots", "pseudonymous"):
+            shutil.rmtree(house.warehouse / name)
+        upgrade(house)
+        assert released.told(house, kept) == kept
+        past.rebuild(house.rollbook().writer(), confirm=always, accept_loss=True)
+        assert released.told(house, current) == current
 
 
-def formats_of(house: House) -> set[int]:
-    """The formats of the published files."""
-    numbers = set()
-    for file in (house.warehouse / "published").glob("rollbook.*.duckdb"):
-        with duckdb.connect(file, read_only=True) as con:
-            numbers |= {row[0] for row in con.execute("SELECT format FROM spans.version").fetchall()}
-    return numbers
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_later_version_brings_it_up_and_this_one_says_so(release: str, next_version: Path) -> None:
+    with folder() as root, released.opened(release) as house:
+        (said,) = tried(next_version, release, root, [0])
+        assert said == {"killed": False, "formats": [INVENTED]} | as_named_next(release)
+        theirs = House(root / "warehouse", house.service, **house.over).at(9)
+        for work in (theirs.sync, Book(theirs.warehouse).open().__enter__):
+            with pytest.raises(OtherVersionError, match="Nothing was changed: install Rollbook 0.9.0 or newer"):
+                work()
 
 
-def test_the_first_writer_upgrades_what_an_earlier_version_wrote(
-    played: House, of_invented_format: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(formats, "UPGRADES", {INVENTED: UPGRADE})
-    with pytest.raises(OtherVersionError, match="by an earlier version of Rollbook .* run `rollbook sync`"):
-        Book(of_invented_format.warehouse).open().__enter__()
-    upgrade(of_invented_format)
-    assert formats_of(of_invented_format) == {FORMAT}
-    assert shown(of_invented_format) == shown(played)
-    of_invented_format.sync()
-    past.rebuild(of_invented_format.rollbook().writer(), confirm=always, accept_loss=True)
-    assert of_invented_format.examined() == {rule: [] for rule in of_invented_format.examined()}
-
-
-@pytest.mark.parametrize("step", daily(range(1, 19), 2, 9))
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", daily([(2, 8), range(1, MOST_STEPS + 1)], (2, 8)), ids=str)
+@pytest.mark.parametrize("release", RELEASES)
 def test_a_killed_upgrade_is_finished_by_the_next_writer(
-    step: int, played: House, of_invented_format: House, monkeypatch: pytest.MonkeyPatch
+    release: str, steps: Sequence[int], next_version: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(formats, "UPGRADES", {INVENTED: UPGRADE})
-
-    def dying() -> None:
-        die_at_step(step)
-        upgrade(of_invented_format)
-
-    process = multiprocessing.get_context("fork").Process(target=dying)
-    process.start()
-    process.join(60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    upgrade(of_invented_format)
-    assert formats_of(of_invented_format) == {FORMAT}
-    assert shown(of_invented_format) == shown(played)
-
-
-def test_an_earlier_format_without_an_upgrade_is_refused_in_a_sentence(of_invented_format: House) -> None:
-    with pytest.raises(OtherVersionError, match="was written before Rollbook's first format"):
-        of_invented_format.sync()
+    kept = as_named_next(release)["kept"]
+    outcomes = tried(next_version, release, tmp_path, steps)
+    assert [outcome["killed"] for outcome in outcomes][:2] == [True, True]
+    assert outcomes[-1]["killed"] == (steps[-1] < MOST_STEPS)
+    for outcome in outcomes:
+        assert (outcome["formats"], outcome["kept"]) == ([INVENTED], kept)

@@ -11,6 +11,7 @@ times as large (107 MB instead of 26) and a fifth slower to fill. Tests check th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -502,7 +503,16 @@ def check_format(con: duckdb.DuckDBPyConnection, name: str) -> None:
         row = con.execute("SELECT format FROM spans.version").fetchone()
     except duckdb.BinderException:  # older than the number
         row = (None,)
-    formats.check(row[0] if row else None, name)
+    number = row[0] if row else None
+    formats.check(number, name, _newest_version(con) if number != formats.FORMAT else "")
+
+
+def _newest_version(con: duckdb.DuckDBPyConnection) -> str:
+    """The version of Rollbook that fetched the newest landing of a file, as far as this one can read that."""
+    with suppress(duckdb.Error):
+        row = con.execute("SELECT rollbook FROM ops.syncs ORDER BY started_at DESC LIMIT 1").fetchone()
+        return row[0] or "" if row else ""
+    return ""
 
 
 def upgrade(con: duckdb.DuckDBPyConnection) -> None:
