@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rollbook.errors import HeldError
+from rollbook.landing.manifest import Body, Manifest
 from rollbook.rights.erasure import erase
+from rollbook.settings import ROOT
 from tests import outsider
 from tests.support.nights import FIRST, House, approve_held, new_house, night
 from tests.support.records import MISSING, classes, entry, student, students
@@ -21,6 +24,14 @@ def published(house: House, day: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
         f"SELECT student_id, class_id, {', '.join(outsider.IN_CLASS)} FROM student_classes_as_of('{day}')"
     )
     return {row[0]: row[1:] for row in people}, {row[:2]: row[2:] for row in listed}
+
+
+def test_the_page_names_every_field_and_no_other() -> None:
+    page = (ROOT / "pipelines" / "rollbook" / "landing" / "README.md").read_text("utf-8")
+    index, manifest = re.findall(r"^\| field \| \|\n\|---\|---\|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    for table, kind in ((index, Body), (manifest, Manifest)):
+        named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+        assert sorted(named) == sorted(kind.__struct_fields__)
 
 
 def test_an_outsider_rebuilds_every_day_from_the_page_alone() -> None:
