@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rollbook.cli import app
 from rollbook.settings import ROOT
 from tests.support.nights import new_house, night
 from tests.support.records import MISSING, classes, student, students
@@ -87,14 +86,8 @@ def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_in_the_docs_exist_and_name_no_machine(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    commands = {c.name or (c.callback.__name__ if c.callback else "") for c in app.registered_commands}
-    commands |= {str(group.name) for group in app.registered_groups}
-    assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?rollbook (\w+)", text, flags=re.MULTILINE)) <= commands
-    assert set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE)) <= targets
-    assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", text)
+def test_no_page_names_a_machine(page: str) -> None:
+    assert not re.search(r"(^|[^.\w])/(root|home|work|tmp|Users)/", (ROOT / page).read_text(encoding="utf-8"))
 
 
 def test_a_night_is_read_in_twenty_python_files_and_sixteen_of_sql() -> None:

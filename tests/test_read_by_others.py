@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from rollbook.settings import ROOT
 from rollbook.store.lake import Lake
 from tests.support.warehouses.lakes import lakes
 from tests.support.wire import environments
@@ -48,15 +50,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lakes(tmp_path_factory.mktemp("warehouse"), seed=3, nightly=False)["ash"].lake
 
 
+def run(code: str, folder: Path, *arguments: str) -> str:
+    """What the other environment prints for some lines of Python."""
+    command = [str(environments.interpreter(PINS, PLACE)), "-I", "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, timeout=300, env=without_spark()
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_another_tool_reads_the_lake(made: Lake, reader: str, tmp_path: Path) -> None:
     if reader == "spark":
         needs_java()
-    python = environments.interpreter(PINS, PLACE)
-    done = subprocess.run(
-        [str(python), "-I", "-W", "ignore", "-c", BEGIN + READERS[reader] + END, str(made.root)],
-        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300, env=without_spark(),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    said = run(BEGIN + READERS[reader] + END, tmp_path, str(made.root))
     expected = [[str(day), record.rows["students"]] for day, record in made.days().items() if record.rows["students"]]
-    assert json.loads(done.stdout.splitlines()[-1]) == sorted(expected)
+    assert json.loads(said.splitlines()[-1]) == sorted(expected)
+
+
+def test_the_lines_of_the_dictionary_run(made: Lake, tmp_path: Path) -> None:
+    needs_java()
+    _, _, chapter = (ROOT / "warehouse" / "README.md").read_text("utf-8").partition("## Read the Parquet files")
+    blocks = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    assert len(blocks) == 2
+    for code in blocks:
+        run(code.replace("/srv/rollbook/warehouse/snapshots", str(made.root)), tmp_path)

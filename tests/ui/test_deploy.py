@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,14 @@ def test_compose_reads_the_file(tmp_path: Path) -> None:
     assert (given.returncode, given.stderr) == (0, "")
 
 
+def test_the_sign_ins_file_is_one_that_oauth2_proxy_reads() -> None:
+    configured = tomllib.loads((DEPLOY / "oauth2-proxy.cfg").read_text())
+    assert configured["upstreams"] == ["static://202"]
+    assert [name for name in configured if name.endswith("secret")] == []
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("name", ["rollbook", "rollbook-sync"])
+@pytest.mark.parametrize("name", ["rollbook", "rollbook-sync", "rollbook-explore"])
 def test_systemd_accepts_the_units_and_finds_them_hardened(tmp_path: Path, name: str) -> None:
     unit = tmp_path / f"{name}.service"
     command = tmp_path / "rollbook"
