@@ -129,6 +129,12 @@ def test_every_block_is_in_a_language_that_a_test_reads() -> None:
     assert len(BLOCKS) >= 80
 
 
+def test_contributing_begins_with_one_screen() -> None:
+    screen = text_of(".github/CONTRIBUTING.md").partition("\n## ")[0].splitlines()
+    assert (len(screen) <= 40, [line for line in screen if len(line) > 80]) == (True, [])
+    assert [what for what in ("make test ", "| to change | go to |", "\n1. ") if what not in "\n".join(screen)] == []
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
@@ -273,12 +279,11 @@ def test_each_query_within_another_language_runs(block: Block, school_of_the_pag
         assert checked.returncode == 0, checked.stderr
 
 
-def test_the_first_lines_of_the_dictionary_run(school_of_the_pages: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(school_of_the_pages.warehouse)
-    (code,) = [
-        block.text for block in BLOCKS if block.page.endswith("views/dictionary.md") and block.language == "python"
-    ]
-    exec(code, {})  # noqa: S102 - the page's own lines
+def test_the_first_lines_of_the_dictionary_run(school_of_the_pages: House) -> None:
+    (code,) = [each.text for each in BLOCKS if each.page.endswith("views/dictionary.md") and each.language == "python"]
+    folder = school_of_the_pages.warehouse
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
