@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -15,6 +17,7 @@ from rollbook.settings import ROOT
 from tests import outsider
 from tests.support.nights import FIRST, House, approve_held, new_house, night
 from tests.support.records import MISSING, classes, entry, student, students
+from tests.support.warehouses import released
 
 
 def published(house: House, day: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -32,6 +35,19 @@ def test_the_page_names_every_field_and_no_other() -> None:
     for table, kind in ((index, Body), (manifest, Manifest)):
         named = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
         assert sorted(named) == sorted(kind.__struct_fields__)
+
+
+def test_an_erased_student_is_recognised_as_the_page_says() -> None:
+    with released.opened(released.RELEASES[0]) as house:
+        register = json.loads((house.warehouse / "private" / "erasures" / "register.json").read_text("utf-8"))
+    (erased,) = register["erased"]
+
+    def keyed(text: str) -> str:
+        return hmac.new(bytes.fromhex(register["key"]), text.encode(), "sha256").hexdigest()
+
+    assert erased["id"] == keyed("id:3")
+    assert {*erased["names"]} == {keyed("email:pupil.3@school.example"), keyed("reference_id:r-3")}
+    assert keyed("words:pupil number3") in erased["words"]
 
 
 def test_an_outsider_rebuilds_every_day_from_the_page_alone() -> None:
