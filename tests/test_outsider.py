@@ -65,3 +65,11 @@ def test_an_outsider_rebuilds_every_day_from_the_page_alone() -> None:
         for passed in range(6):
             day = FIRST + timedelta(days=passed)
             assert outsider.rebuild(house.warehouse, day) == published(house, day), day
+
+
+@pytest.mark.parametrize("release", released.RELEASES)
+def test_an_outsider_reads_the_warehouse_of_a_release(release: str) -> None:
+    with released.opened(release) as house:
+        for number in range(2, 8):  # the first day has expired
+            day = night(number)
+            assert outsider.rebuild(house.warehouse, day) == published(house, day), day
