@@ -85,5 +85,5 @@ def facts(release: str) -> dict[str, Told]:
 def opened(release: str) -> Iterator[House]:
     """The warehouse of a release, the night after it was kept."""
     with folder() as root, service_of(8) as service, tarfile.open(HERE / f"{release}.tar.xz") as archive:
-        archive.extractall(root, filter="data")
+        archive.extractall(root, filter="tar")  # which keeps the modes
         yield House(root / "warehouse", service, **SETTINGS).at(8)
