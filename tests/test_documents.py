@@ -42,6 +42,7 @@ from rollbook.settings import ROOT
 from rollbook.tables import TABLES
 from rollbook.views import editable
 from tests.support.nights import House, new_house, night
+from tests.support.recipes import QUERY
 from tests.support.records import classes, student, students
 from tests.support.warehouses import released
 
@@ -53,7 +54,6 @@ PROGRAMS = (".venv/bin/rollbook", "rollbook")
 OTHERS = {settings.DEMO, settings.DEBUG}
 # A word that stands for what the reader writes there.
 PLACEHOLDER = re.compile(r"[A-Z]{2,}|\.\.\.")
-QUERY = re.compile(r"\"((?:SELECT [^\"]+? )?FROM [^\"]+)\"")
 
 
 @dataclass(frozen=True)
@@ -293,15 +293,9 @@ def test_all_python_is_of_the_right_types(tmp_path: Path) -> None:
     for number, block in enumerate(found):
         (tmp_path / f"block_{number}.py").write_text(block.text, "utf-8")
     command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file",
-        "/dev/null",
-        "--cache-dir",
-        str(ROOT / ".mypy_cache" / "pages"),
-    ]
-    command += ["--ignore-missing-imports", "--follow-imports=silent", "--check-untyped-defs", str(tmp_path)]
+        sys.executable, "-m", "mypy", "--config-file", os.devnull, "--cache-dir", str(ROOT / ".mypy_cache" / "pages"),
+        "--ignore-missing-imports", "--follow-imports=silent", "--check-untyped-defs", str(tmp_path),
+    ]  # fmt: skip
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     named = re.sub(r"block_(\d+)\.py", lambda match: str(found[int(match[1])]), checked.stdout)
     assert checked.returncode == 0, named + checked.stderr
@@ -374,9 +368,7 @@ def test_each_drawing_shows_what_is_there(block: Block) -> None:
     assert kind.startswith("flowchart ")
     declared = set(re.findall(r"\b([A-Z])[\[({]", block.text))
     assert {name for line in lines for name in re.findall(r"(?:^ +|> ?|\| ?)([A-Z])\b", line)} == declared
-    named = {
-        path for path in re.findall(r"<b>([\w/]+(?:/|\.py))</b>", block.text) if path not in ("raw/", "snapshots/")
-    }
+    named = {*re.findall(r"<b>([\w/]+(?:/|\.py))</b>", block.text)} - {"raw/", "snapshots/"}
     assert [path for path in named if not (ROOT / "pipelines" / "rollbook" / path).exists()] == []
 
 

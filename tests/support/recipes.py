@@ -7,6 +7,9 @@ import re
 from rollbook.assembly import chapters
 from rollbook.views import dictionary
 
+# A query in another language: what stands between quotation marks.
+QUERY = re.compile(r"\"((?:SELECT [^\"]+? )?FROM [^\"]+)\"")
+
 
 def recipes() -> dict[str, list[tuple[str, str]]]:
     """Each tool's blocks of code, with the language of each."""

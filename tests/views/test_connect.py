@@ -16,12 +16,11 @@ import duckdb
 import pytest
 
 from tests.support.processes.commands import run_command
-from tests.support.recipes import block, recipes
+from tests.support.recipes import QUERY, block, recipes
 from tests.support.warehouses.school import School
 
 FOLDER = "/srv/rollbook/warehouse"
 FILE = f"{FOLDER}/rollbook.duckdb"
-QUERY = re.compile(r"\"((?:SELECT [^\"]+? )?FROM [^\"]+)\"")
 
 
 def run(tool: str, school: School) -> dict[str, Any]:
