@@ -20,9 +20,13 @@ import pytest
 
 from rollbook.errors import OtherVersionError
 from rollbook.features.explore.book import Book
+from rollbook.features.export import oneroster
+from rollbook.features.pages import progress
+from rollbook.features.pages.progress import Chosen
 from rollbook.landing.formats import FORMAT
 from rollbook.night import past
 from rollbook.night.past import always
+from rollbook.reading.query import run_query
 from rollbook.settings import ROOT
 from rollbook.views.catalog import VIEWS
 from tests.support.nights import House, findings_of, folder
@@ -124,7 +128,13 @@ def test_a_later_version_brings_it_up_and_this_one_says_so(release: str, next_ve
         (said,) = tried(next_version, release, root, [0])
         assert said == {"killed": False, "formats": [INVENTED]} | as_named_next(release)
         theirs = House(root / "warehouse", house.service, **house.over).at(9)
-        for work in (theirs.sync, Book(theirs.warehouse).open().__enter__):
+        for work in (
+            theirs.sync,
+            Book(theirs.warehouse).open().__enter__,
+            lambda: run_query(theirs.published, "students"),
+            lambda: oneroster.write(theirs.published, root / "roster"),
+            lambda: progress.make(theirs.published, root / "pages", Chosen(), scratch=root),
+        ):
             with pytest.raises(OtherVersionError, match="Nothing was changed: install Rollbook 0.9.0 or newer"):
                 work()
 

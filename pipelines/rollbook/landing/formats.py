@@ -8,6 +8,7 @@ the first writer (`night.writing`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -70,11 +71,12 @@ def since(number: int) -> list[Upgrade]:
 
 def check(number: int | None, file: object, version: str = "") -> None:
     """Raise OtherVersionError unless a file's format number (None if it has none) is this version's. `version` is the
-    Rollbook that wrote it, if it says so.
+    Rollbook that fetched what is in it, if it says so: a later one may have written it.
     """
     if number == FORMAT:
         return
     if number is not None and number > FORMAT:
+        version = version if _is_newer(version) else ""
         name = f"version {version}" if version else "a newer version"
         raise OtherVersionError(
             f"{file} was written by {name} of Rollbook (format {number}, this one reads up to {FORMAT}). Nothing was"
@@ -90,3 +92,11 @@ def check(number: int | None, file: object, version: str = "") -> None:
         f"{file} was written before Rollbook's first format ({theirs}, this one reads {FORMAT}). Nothing was changed:"
         " run the version that wrote it, or set ROLLBOOK_WAREHOUSE to a new folder and begin there with this one"
     )
+
+
+def _is_newer(version: str) -> bool:
+    """Whether a version comes after this one."""
+    from rollbook import __version__
+
+    said, ours = ([int(number) for number in re.findall(r"\d+", each)] for each in (version, __version__))
+    return said > ours

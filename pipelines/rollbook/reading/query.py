@@ -31,6 +31,7 @@ from rollbook.reading.formats import Format
 from rollbook.reading.own import own_columns
 from rollbook.store.database import MEMORY_LIMIT, file_literal, literal, quoted, translate_errors
 from rollbook.store.published import check_is_there
+from rollbook.store.schema import check_format
 from rollbook.util import files
 from rollbook.views import catalog
 
@@ -107,7 +108,8 @@ def read_arrow(published: Path, query: str, parameters: dict[str, Any] | list[An
 
 @contextmanager
 def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the published file, or the district's, read-only. Raises NothingLandedError before the first.
+    """Open the published file, or the district's, read-only. Raises NothingLandedError before the first, and
+    OtherVersionError for one of another format.
 
     The file is attached to an instance of its own: connections that a notebook opens to the same file share one, with
     its settings, and `lock` is for this one alone.
@@ -118,6 +120,7 @@ def open_published(published: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with translate_errors(published, published.parent), duckdb.connect(config=spilled) as con:
         con.execute(f'ATTACH {literal(published)} AS "{name}" (READ_ONLY)')
         con.execute(f'USE "{name}"')
+        check_format(con, published.name)
         yield con
 
 

@@ -40,6 +40,7 @@ from rollbook.reading.charts import (
 from rollbook.reading.own import students_where
 from rollbook.source.pagination import Progress
 from rollbook.store.database import connect
+from rollbook.store.schema import check_format
 from rollbook.store.statements import in_order, statements
 from rollbook.util import files, pages
 from rollbook.util.text import figure
@@ -150,6 +151,7 @@ def make(
     quarter. Raises ArgumentError if nobody is chosen, and for a PDF without a browser.
     """
     with connect(published, scratch=scratch, read_only=True) as con:
+        check_format(con, published.name)
         chosen.select(con)
         day, term, school = con.execute("""
             SELECT
