@@ -71,11 +71,9 @@ class Block:
 
 def pages() -> list[str]:
     """Every page of the checkout, as git knows them."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return sorted(page for page in listed.stdout.splitlines() if (ROOT / page).exists())
+    command = ["git", "ls-files", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted(page for page in listed.splitlines() if (ROOT / page).exists())
 
 
 def text_of(page: str) -> str:
