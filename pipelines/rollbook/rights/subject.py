@@ -138,11 +138,11 @@ def gather(
         section(
             WORDS,
             "private.contacted",
-            "When somebody noted that the student was spoken to, until when the student is at the end of lists, and"
-            " what people wrote into columns that they added.",
-            {"on": "DATE", "until": "DATE", "added": "VARCHAR"},
+            "When somebody noted that the student was spoken to, until when the student is off the list, who noted it,"
+            " and what people wrote into columns that they added.",
+            {"on": "DATE", "until": "DATE", "by": "VARCHAR", "added": "VARCHAR"},
             [
-                (each.on, each.until, "; ".join(filter(None, each.added)))
+                (each.on, each.until, each.by, "; ".join(filter(None, each.added)))
                 for each in editable.read_contacted(root)
                 if each.student_id == student
             ],
