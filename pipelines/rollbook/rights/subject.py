@@ -226,6 +226,7 @@ def _reused_since(root: Path, student: int) -> date | None:
 
 # The last of the days on which a row holds, or the day after; and the day that a row is about.
 _LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date", "on")
+_SPOKEN_ON = "spoken_on"  # before a version's end: undone or not, it was this person then
 # Besides changes, two views compare a day or week with the last.
 _COMPARING = ("main.watch_daily", "main.student_weekly")
 
@@ -237,7 +238,7 @@ def _since(section: Section, since: date) -> Section:
     Comparisons with the time before tell of the earlier person on that day, too.
     """
     names = [column["name"] for column in section.columns]
-    dated = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
+    dated = next((name for name in (_SPOKEN_ON, _LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
     if dated is None:
         return section
     is_told_later = dated in _ENDS or (section.part == WORDS and dated != "on") or section.name in _COMPARING

@@ -153,6 +153,8 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         drawn = dict(lately)
         rows, *others = ([(*r, *facts.get(r[0], (None, None)), drawn.get(r[0])) for r in part] for part in parts)
         columns = (*listing.columns, "since", "classes", "last 28 days")
+        if show == "spoken":  # its change is in words, and takes their place
+            columns, rows, *others = (columns[:-3], *([row[:-3] for row in part] for part in (rows, *others)))
         listing = replace(listing, columns=columns, rows=rows, others=others)
     return {
         "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"]), *_in_words(own)]),
