@@ -388,7 +388,7 @@ def _change(
     but: Contacted,
 ) -> None:
     """Change the file's text, given what its lines say. What was noted lately and a save lacks is put back first, once:
-    whoever removes such a line again means it. Then lately noted is `also` this, and all before `but` one.
+    a person who removes such a line again means it. Then lately noted is `also` this, and all before `but` one.
     """
     path = root / CONTACTED
     with _changing(root):

@@ -7,7 +7,7 @@ WITH spoken AS (
         WHERE o.student_id = c.student_id AND o.on_day < c.on_day AND o.on_day >= c.on_day - {{ fortnight }}
     )
 ),
--- Whoever was spoken to in these weeks, but not first on this day, is in neither group.
+-- Students who were spoken to in these weeks, but not first on this day, are in neither group.
 listed AS (
     SELECT w.*, a.before, a.after, s.student_id IS NOT NULL AS is_spoken
     FROM temp.watching AS w
