@@ -21,7 +21,7 @@ from rollbook.views import catalog
 
 RELATION = "SELECT * FROM some_relation"
 # These are several statements, which the history runs one after the other.
-SEVERAL = ("begin_runs.sql", "own_rows.sql", "refold.sql", "refresh_current.sql", "replace_runs.sql")
+SEVERAL = ("begin_runs.sql", "contacts.sql", "own_rows.sql", "refold.sql", "refresh_current.sql", "replace_runs.sql")
 # The values that code puts into a statement besides its table, in every variant.
 VARIANTS: tuple[dict[str, object], ...] = (
     {
@@ -89,6 +89,11 @@ ALWAYS: dict[str, object] = {
     "students": "[1]",
     "kinds": (("email", "students", "email"),),
     "key_of": {"students": "student_id"},
+    "contacted": "contacted.csv",
+    "month": "contacted-",
+    "reasons": ("is_falling", "any"),
+    "severities": ((4, "high"), (0, "low")),
+    "fortnight": 14,
 }
 
 

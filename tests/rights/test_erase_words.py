@@ -124,7 +124,7 @@ def test_what_people_wrote_about_a_student_goes_with_the_student(written_about: 
     (hold,) = written_about.rollbook().raw.erasure_register.read().holds
     assert hold.reason == "case 3, brother of (erased)"
     lines = (written_about.warehouse / "contacted.csv").read_text().splitlines()
-    assert lines == ["student_id,on,until", f"2,{night(3)},{night(20)},brother of (erased)"]
+    assert lines == ["student_id,on,until,by", f"2,{night(3)},{night(20)},brother of (erased)"]
     assert [entry.what for entry in access.entries(written_about.warehouse)[0] if entry.kind == "pages"] == [
         "student"
     ] * 2

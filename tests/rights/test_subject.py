@@ -126,7 +126,7 @@ def test_what_has_a_day_is_not_among_the_state_now(found: Subject) -> None:
 
 def test_it_says_when_somebody_noted_to_have_spoken_to_the_student(found: Subject) -> None:
     (section,) = (section for section in found.sections if section.name == "private.contacted")
-    assert section.rows == [(night(9), night(20), "")]
+    assert section.rows == [(night(9), night(20), "", "")]
 
 
 def test_no_table_names_students_by_a_column_that_is_not_looked_at() -> None:

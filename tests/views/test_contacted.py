@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from rollbook.errors import SettingError
 from rollbook.landing.records import MAX_ID
+from rollbook.util.text import decoded
 from rollbook.views import editable
 from rollbook.views.editable import Contacted
 
@@ -53,20 +55,53 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_contacted_student_rests_from_that_day_and_returns_on_the_last(tmp_path: Path) -> None:
-    editable.contact(tmp_path, 7, ON, UNTIL)
+    editable.contact(tmp_path, 7, ON, UNTIL, "head@school.example")
     editable.contact(tmp_path, MAX_ID, ON + timedelta(days=1), UNTIL)
     days = (ON - timedelta(days=1), ON, UNTIL - timedelta(days=1), UNTIL)
     with duckdb.connect() as con:
         con.execute("CREATE TABLE student_identities (student_id BIGINT, first_day DATE, is_reused BOOLEAN)")
-        assert [sorted(editable.resting(tmp_path, day, con)) for day in days] == [[], [7], [7, MAX_ID], []]
-    editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7))
-    assert editable.read_contacted(tmp_path) == (
-        Contacted(MAX_ID, ON + timedelta(days=1), UNTIL),
-        Contacted(7, UNTIL, UNTIL + timedelta(days=7)),
-    )
-    editable.contact(tmp_path, 7, UNTIL, None)
-    assert [each.student_id for each in editable.read_contacted(tmp_path)] == [MAX_ID]
+        noted = editable.contacts(tmp_path, con)
+        assert [sorted(editable.resting(noted, day)) for day in days] == [[], [7], [7, MAX_ID], []]
+        editable.contact(tmp_path, 7, ON + timedelta(days=1), UNTIL - timedelta(days=1))
+        assert editable.resting(editable.contacts(tmp_path, con), days[2])[7].until == UNTIL, (
+            "the one that lasts longest"
+        )
+        con.execute("INSERT INTO student_identities VALUES (7, $1, TRUE)", [ON + timedelta(days=1)])
+        assert [each.by for each in editable.contacts(tmp_path, con)] == ["", ""], "one was the previous holder's"
     assert stat.S_IMODE((tmp_path / "contacted.csv").stat().st_mode) == 0o600
+
+
+def test_every_contact_is_kept_and_undoing_removes_one(tmp_path: Path) -> None:
+    later = UNTIL + timedelta(days=7)
+    for on, until, by in ((ON, UNTIL, "a"), (UNTIL, later, "a"), (UNTIL, later, "b"), (UNTIL, later, "b")):
+        editable.contact(tmp_path, 7, on, until, by)
+    every = [Contacted(7, ON, UNTIL, "a"), Contacted(7, UNTIL, later, "a"), Contacted(7, UNTIL, later, "b")]
+    assert editable.read_contacted(tmp_path) == (*every,), "a second click says the same"
+    editable.undo(tmp_path, every[1])
+    editable.undo(tmp_path, every[1])
+    assert editable.read_contacted(tmp_path) == (every[0], every[2])
+
+
+def test_many_who_note_at_once_lose_nothing(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda student: editable.contact(tmp_path, student, ON, UNTIL, f"by {student}"), range(1, 41)))
+    assert {each.student_id for each in editable.read_contacted(tmp_path)} == {*range(1, 41)}
+
+
+def test_what_a_person_saves_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, times = tmp_path / "contacted.csv", 0
+    path.write_text(HEADING)
+
+    def saved_meanwhile(content: bytes) -> tuple[str, str]:
+        nonlocal times
+        times += 1
+        if times == 1:
+            path.write_text(HEADING + "8,2026-11-20,2026-12-04,from Excel\n")
+        return decoded(content)
+
+    monkeypatch.setattr(editable, "decoded", saved_meanwhile)
+    editable.contact(tmp_path, 7, ON, UNTIL)
+    assert path.read_text() == HEADING + "8,2026-11-20,2026-12-04,from Excel\n7,2026-11-20,2026-12-04\n"
 
 
 def nobody(student: int, on: date) -> bool:
@@ -105,17 +140,69 @@ def test_a_students_lines_are_forgotten_and_the_others_stay(tmp_path: Path, text
     assert path.read_bytes().decode(coding) == left
 
 
-def test_saving_keeps_the_columns_that_a_person_added(tmp_path: Path) -> None:
-    path = tmp_path / "contacted.csv"
-    path.write_text(
-        '\ufeffstudent_id;on;until;by whom;note\n7;20.11.2026;4.12.2026;Ms Who;"a; b"\n8;20.11.2026;4.12.2026\n',
-        encoding="utf-8",
+def test_a_note_that_a_stale_save_lacks_is_put_back_once(tmp_path: Path) -> None:
+    path, today = tmp_path / "contacted.csv", date.today()  # noqa: DTZ011 - as a person writes it
+    until = today + timedelta(days=14)
+    editable.contact(tmp_path, 7, ON, UNTIL)
+    opened = path.read_text()
+    editable.contact(tmp_path, 8, today, until, "a")
+    editable.contact(tmp_path, 9, today, until, "b")
+    editable.undo(tmp_path, Contacted(9, today, until, "b"))
+    path.write_text(opened.replace("\n7", "\n5,2026-11-20,2026-12-04\n7"))  # saved with a line more, and without 8
+
+    def students() -> list[int]:
+        return sorted(each.student_id for each in editable.read_contacted(tmp_path))
+
+    assert students() == [5, 7, 8], "before anything writes"
+    editable.contact(tmp_path, 10, today, until)
+    assert students() == [5, 7, 8, 10]
+    assert f"8,{today},{until},a" in path.read_text()
+    path.write_text("".join(line for line in path.open() if not line.startswith(("8", "7"))))
+    assert students() == [5, 10], "who removes it again means it, and what was noted long ago is a person's to remove"
+    editable.forget(tmp_path, lambda student, on: student == 10, str)
+    assert students() == [5]
+    assert "10" not in (tmp_path / "private" / "noted.csv").read_text().replace(str(today), "").replace(str(until), "")
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "cp1252"])
+def test_noting_keeps_the_file_as_a_person_saved_it(tmp_path: Path, coding: str) -> None:
+    path, mark = tmp_path / "contacted.csv", "\ufeff" if coding == "utf-8" else ""
+    before = (
+        f'{mark}student_id;on;until;by whom;note\r\n7;20.11.2026;4.12.2026;Ms Who;"Zo\xeb; b"\r\n8;20.11.2026;4.12.2026'
     )
+    path.write_bytes(before.encode(coding))
+    path.chmod(0o640)
     editable.contact(tmp_path, 9, ON, UNTIL)
-    editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7))
-    assert path.read_text(encoding="utf-8") == (
-        "\ufeffstudent_id;on;until;by whom;note\n8;2026-11-20;2026-12-04\n9;2026-11-20;2026-12-04\n"
-        '7;2026-12-04;2026-12-11;Ms Who;"a; b"\n'
+    assert path.read_bytes().decode(coding) == f"{before}\r\n9;2026-11-20;2026-12-04;;\r\n"
+    editable.contact(tmp_path, 7, UNTIL, UNTIL + timedelta(days=7), "head@school.example")
+    with_by = before.replace(";note", ";note;by")
+    assert path.read_bytes().decode(coding) == (
+        f"{with_by}\r\n9;2026-11-20;2026-12-04;;\r\n7;2026-12-04;2026-12-11;;;head@school.example\r\n"
     )
-    editable.contact(tmp_path, 7, UNTIL, None)
-    assert [(each.student_id, each.added) for each in editable.read_contacted(tmp_path)] == [(8, ()), (9, ())]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    editable.undo(tmp_path, editable.read_contacted(tmp_path)[-1])
+    assert [(each.student_id, each.by, each.added) for each in editable.read_contacted(tmp_path)] == [
+        (7, "", ("Ms Who", "Zo\xeb; b")),
+        (8, "", ()),
+        (9, "", ("", "")),
+    ]
+    editable.undo(tmp_path, Contacted(7, ON, UNTIL))
+    assert "Ms Who" not in path.read_bytes().decode(coding), "the line of a contact that was undone"
+
+
+def test_a_cell_without_a_heading_does_not_become_who_noted_it(tmp_path: Path) -> None:
+    path = tmp_path / "contacted.csv"
+    path.write_text(HEADING + "7,2026-11-20,2026-12-04,phoned\n")
+    editable.contact(tmp_path, 8, ON, UNTIL, "head")
+    assert path.read_text() == (
+        "student_id,on,until,,by\n7,2026-11-20,2026-12-04,phoned\n8,2026-11-20,2026-12-04,,head\n"
+    )
+    assert [(each.by, each.added) for each in editable.read_contacted(tmp_path)] == [("", ("phoned",)), ("head", ("",))]
+
+
+def test_a_login_that_the_files_characters_cannot_write_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "contacted.csv"
+    path.write_bytes((HEADING + "7,2026-11-20,2026-12-04,Zo\xeb\n").encode("cp1252"))
+    editable.contact(tmp_path, 8, ON, UNTIL, "\u0142ucja")
+    assert [each.by for each in editable.read_contacted(tmp_path)] == ["", "\u0142ucja"]
+    assert path.read_text("utf-8-sig").splitlines()[1].endswith("Zo\xeb")

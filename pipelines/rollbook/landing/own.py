@@ -35,6 +35,8 @@ ABOUT: Mapping[str, tuple[str, str]] = {
     "class_code": ("classes", "class_code"),
     "teacher_email": ("classes", "teacher_email"),
 }
+# The heading of the lists of who was spoken to, which Rollbook writes itself; the last column is in people's words.
+CONTACTS = ("student_id", "on", "until", "by")
 MOST_LISTS, MOST_COLUMNS, MOST_LINES = 100, 100, 10_000
 MOST_BYTES, LONGEST_CELL = 10_000_000, 1_000
 # Columns that Rollbook adds to a list's own.
@@ -123,7 +125,7 @@ def digests_of(lists: Own | None, erased: Matcher) -> dict[str, str] | None:
 
 def without(content: bytes, erased: Matcher) -> tuple[bytes, int]:
     """Return a list's bytes without the lines about erased students, and how many lines went. All other lines stay byte
-    for byte, also where the list cannot be read.
+    for byte, also where the list cannot be read; but for who noted a contact, where an erased student is named there.
     """
     text, coding = decoded(content)
     kept = list[str]()
@@ -133,7 +135,15 @@ def without(content: bytes, erased: Matcher) -> tuple[bytes, int]:
     for line in lines:
         if not any(_names_erased(erased, name, cell, n == 0) for n, (name, cell) in _told(names, line, delimiter)):
             kept.append(line)
-    return ("".join(kept).encode(coding) if len(kept) < len(lines) else content), len(lines) - len(kept)
+    removed = len(lines) - len(kept)
+    if (*names,) == CONTACTS:
+        kept = [kept[0], *(_cleaned(line, erased) for line in kept[1:])]
+    return ("".join(kept).encode(coding) if kept != lines else content), removed
+
+
+def _cleaned(line: str, erased: Matcher) -> str:
+    *said, by = line.split(",", len(CONTACTS) - 1)
+    return ",".join((*said, erased.cleaned(by)))
 
 
 def _told(names: list[str], line: str, delimiter: str) -> Iterator[tuple[int, tuple[str, str]]]:

@@ -138,11 +138,11 @@ def gather(
         section(
             WORDS,
             "private.contacted",
-            "When somebody noted that the student was spoken to, until when the student is at the end of lists, and"
-            " what people wrote into columns that they added.",
-            {"on": "DATE", "until": "DATE", "added": "VARCHAR"},
+            "When somebody noted that the student was spoken to, until when the student is off the list, who noted it,"
+            " and what people wrote into columns that they added.",
+            {"on": "DATE", "until": "DATE", "by": "VARCHAR", "added": "VARCHAR"},
             [
-                (each.on, each.until, "; ".join(filter(None, each.added)))
+                (each.on, each.until, each.by, "; ".join(filter(None, each.added)))
                 for each in editable.read_contacted(root)
                 if each.student_id == student
             ],
@@ -226,6 +226,7 @@ def _reused_since(root: Path, student: int) -> date | None:
 
 # The last of the days on which a row holds, or the day after; and the day that a row is about.
 _LAST_DAY, _ENDS, _DAYS = "last_day", ("valid_to", "left_on"), ("week_begins", "snapshot_date", "on")
+_SPOKEN_ON = "spoken_on"  # before a version's end: undone or not, it was this person then
 # Besides changes, two views compare a day or week with the last.
 _COMPARING = ("main.watch_daily", "main.student_weekly")
 
@@ -237,7 +238,7 @@ def _since(section: Section, since: date) -> Section:
     Comparisons with the time before tell of the earlier person on that day, too.
     """
     names = [column["name"] for column in section.columns]
-    dated = next((name for name in (_LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
+    dated = next((name for name in (_SPOKEN_ON, _LAST_DAY, *_ENDS, *_DAYS) if name in names), None)
     if dated is None:
         return section
     is_told_later = dated in _ENDS or (section.part == WORDS and dated != "on") or section.name in _COMPARING

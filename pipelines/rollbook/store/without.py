@@ -14,6 +14,7 @@ import msgspec
 
 from rollbook.errors import RollbookError
 from rollbook.landing.erased import Matcher
+from rollbook.landing.own import CONTACTS
 from rollbook.landing.records import as_id
 from rollbook.store import schema as schemas
 from rollbook.store.database import connect, count, file_literal, literal, transaction
@@ -120,6 +121,12 @@ def remove_lines(con: duckdb.DuckDBPyConnection, erased: Matcher) -> None:
     for about, who in gone:
         lines = "(SELECT (digest, line) FROM spans.own_lines WHERE about = $1 AND who = $2)"
         con.execute(f"DELETE FROM spans.own_lines WHERE (digest, line) IN {lines}", [about, who])
+    # Who noted a contact is in people's words, and may name one.
+    told = "spans.own_lines WHERE digest IN (SELECT digest FROM spans.own_lists WHERE CAST(columns AS VARCHAR) = $1)"
+    columns = msgspec.json.encode(CONTACTS[1:]).decode()
+    for line in con.execute(f"SELECT digest, line, CAST(cells AS VARCHAR) FROM {told}", [columns]).fetchall():
+        if (left := erased.cleaned(line[2])) != line[2]:
+            con.execute("UPDATE spans.own_lines SET cells = $3 WHERE digest = $1 AND line = $2", [*line[:2], left])
 
 
 def _read(path: str) -> str:

@@ -2,8 +2,9 @@
 
 `thresholds.csv` has the thresholds of the view `students_to_watch`, which `sql/_watch.sql` and `sql/progress_daily.sql`
 use; `terms.csv` the terms that the view `calendar` uses, at first none. Each publish reads them into their tables, so
-that each published file has the thresholds and terms it was computed with. `contacted.csv` says who was spoken to:
-lists for people have them at the end until a day, and no table has it.
+that each published file has the thresholds and terms it was computed with. `contacted.csv` says who was spoken to, a
+line a time: until a day, the student rests, off the lists of whom to speak to. Pages read it as it is now, and a night
+lands it (`landing.contacts`).
 
 Accepts what spreadsheet programs save: a byte order mark, semicolons, spaces around a cell, empty lines.
 """
@@ -13,10 +14,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +32,10 @@ THRESHOLDS, TERMS, CONTACTED = "thresholds.csv", "terms.csv", "contacted.csv"
 OUTCOMES_HEADER = ("student_id", "on")
 THRESHOLDS_HEADER, TERMS_HEADER = ("name", "value", "meaning"), ("name", "first_day", "last_day")
 CONTACTED_HEADER = ("student_id", "on", "until")
+BY = "by"  # the column with who noted it; a file of before has none
+# What was noted lately, and how long a spreadsheet program may have the file open without it.
+NOTED, NOTED_FOR = Path("private") / "noted.csv", timedelta(days=2)
+_MARK = "\ufeff"
 # ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
 
@@ -104,23 +109,31 @@ class Term:
 
 @dataclass(frozen=True)
 class Contacted:
-    """One line of the file: who was spoken to on a day, and is at the end of lists until another, exclusive; and the
-    cells of columns that a person `added`.
+    """One line of the file: who was spoken to on a day, and rests until another, exclusive; who noted it, if known; and
+    the cells of columns that a person `added`.
     """
 
     student_id: int
     on: date
     until: date
+    by: str = ""
     added: tuple[str, ...] = ()
+
+    def is_same(self, other: Contacted) -> bool:
+        """Whether another line says the same, apart from what a person added."""
+        return replace(self, added=()) == replace(other, added=())
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line that is not empty: its number in the file, its cells, and whether numbers have decimal commas."""
+    """One line that is not empty: its number in the file, its cells, whether numbers have decimal commas, and the
+    file's heading, in lower case.
+    """
 
     number: int
     cells: Sequence[str]
     decimal_comma: bool
+    heading: Sequence[str] = ()
 
 
 def ensure(root: Path, mode: int = files.PRIVATE_FILE, *, terms: Iterable[Term] = ()) -> None:
@@ -215,20 +228,42 @@ def _term(path: Path, line: Line) -> Term:
 
 
 def read_contacted(root: Path) -> tuple[Contacted, ...]:
-    """Read who was spoken to, of the warehouse at `root`; nobody without the file.
+    """Read who was spoken to, of the warehouse at `root`; nobody without the file. What was noted while the file was
+    open in a spreadsheet program, whose save then lacks it, comes last.
 
     Raises SettingError, which names the line and what to write.
     """
-    path, contacted = root / CONTACTED, list[Contacted]()
-    for line in lines(path, CONTACTED_HEADER, needed=3) if path.exists() else ():
-        student, on, until, *added = line.cells
+    path = root / CONTACTED
+    known = _contacted(path, _text(path)) if path.exists() else {}
+    return *known.values(), *_lost(root, known)
+
+
+def _contacted(path: Path, text: str) -> dict[int, Contacted]:
+    """Who was spoken to, by the number of the line."""
+    contacted = {}
+    for line in lines(path, CONTACTED_HEADER, needed=3, text=text):
+        student, on, until, *more = line.cells
         if (student_id := as_id(student)) is None:
             raise malformed(
                 path, line.number, f"student_id is {student[:40]!r}; write a number, as in students_to_watch"
             )
         days = _day(path, line, "on", on), _day(path, line, "until", until)
-        contacted.append(Contacted(student_id, *days, tuple(added)))
-    return tuple(contacted)
+        at = line.heading.index(BY, 3) - 3 if BY in line.heading[3:] else len(more)
+        by, added = "".join(more[at : at + 1]), (*more[:at], *more[at + 1 :])
+        contacted[line.number] = Contacted(student_id, *days, by, added)
+    return contacted
+
+
+def _noted(root: Path) -> list[Contacted]:
+    """What was noted lately, as kept beside the file."""
+    path, since = root / NOTED, date.today() - NOTED_FOR  # noqa: DTZ011 - of the people who note it
+    noted = _contacted(path, _text(path)).values() if path.exists() else ()
+    return [each for each in noted if each.on >= since]
+
+
+def _lost(root: Path, known: Mapping[int, Contacted]) -> list[Contacted]:
+    """What was noted lately and the file lacks."""
+    return [each for each in _noted(root) if not any(each.is_same(other) for other in known.values())]
 
 
 def read_outcomes(path: Path) -> tuple[tuple[int, date], ...]:
@@ -246,31 +281,60 @@ def read_outcomes(path: Path) -> tuple[tuple[int, date], ...]:
     return tuple(outcomes)
 
 
-def resting(root: Path, day: date, con: duckdb.DuckDBPyConnection) -> dict[int, date]:
-    """Return the students who were spoken to and rest on a day, each with the day on which that ends; nobody who was
-    given the id later, by the open file. Raises SettingError.
+def contacts(root: Path, con: duckdb.DuckDBPyConnection) -> list[Contacted]:
+    """Read who was spoken to, by the day on which rest ends; without those of an id that was given to another person
+    later, by the open file. Raises SettingError.
     """
-    rest = sorted((c for c in read_contacted(root) if c.on <= day < c.until), key=lambda c: c.until)
+    noted = sorted(read_contacted(root), key=lambda each: (each.until, each.on))
     given = "SELECT student_id, MAX(first_day) FROM main.student_identities WHERE is_reused GROUP BY student_id"
-    since = dict(con.execute(given).fetchall()) if rest else {}
-    return {each.student_id: each.until for each in rest if each.on >= since.get(each.student_id, each.on)}
+    since = dict(con.execute(given).fetchall()) if noted else {}
+    return [each for each in noted if each.on >= since.get(each.student_id, each.on)]
 
 
-def contact(root: Path, student: int, on: date, until: date | None) -> None:
-    """Note that a student was spoken to, instead of what was noted of the student before; only remove that without
-    `until`. The cells of columns that a person added stay. Raises SettingError.
+def resting(noted: Iterable[Contacted], day: date) -> dict[int, Contacted]:
+    """Return the students who rest on a day, each with what was noted; of several, the one that lasts longest."""
+    return {each.student_id: each for each in noted if each.on <= day < each.until}
+
+
+def contact(root: Path, student: int, on: date, until: date, by: str = "") -> None:
+    """Note that a student was spoken to, in a line at the end; nothing if a line says so already. All other lines stay
+    as they are. Raises SettingError.
     """
-    path = root / CONTACTED
-    with _changing(root):
-        lines, before = [*read_contacted(root)], path.read_bytes() if path.exists() else b""
-        kept = [each for each in lines if each.student_id != student]
-        if until is not None:
-            added = next((each.added for each in reversed(lines) if each.student_id == student), ())
-            kept.append(Contacted(student, on, until, added))
-        heading, delimiter = _heading(before.decode("utf-8-sig").splitlines() or [",".join(CONTACTED_HEADER)])
-        rows = ((str(each.student_id), str(each.on), str(each.until), *each.added) for each in kept)
-        mark = codecs.BOM_UTF8 if before.startswith(codecs.BOM_UTF8) else b""  # Excel needs it for what a person added
-        files.write(path, mark + _render(heading, rows, delimiter).encode())
+    noted = Contacted(student, on, until, by)
+
+    def with_it(text: str, known: Mapping[int, Contacted]) -> str:
+        return text if any(noted.is_same(each) for each in known.values()) else _with_line(text, noted)
+
+    _change(root, with_it, [noted], noted)
+
+
+def undo(root: Path, noted: Contacted) -> None:
+    """Remove the last line that says this, whatever a person added there; nothing if there is none. Raises
+    SettingError.
+    """
+
+    def without_it(text: str, known: Mapping[int, Contacted]) -> str:
+        number = max((number for number, each in known.items() if each.is_same(noted)), default=0)
+        return "".join(line for n, line in enumerate(text.splitlines(keepends=True), start=1) if n != number)
+
+    _change(root, without_it, [], noted)
+
+
+def _with_line(text: str, noted: Contacted) -> str:
+    """A file's text with a line more."""
+    heading, *others = text.splitlines(keepends=True) or [",".join((*CONTACTED_HEADER, BY)) + "\n"]
+    names, delimiter = _heading([heading])
+    end = "\r\n" if heading.endswith("\r\n") else "\n"
+    columns = [name.lower() for name in names]
+    if noted.by and BY not in columns:
+        # Behind every cell that there is: a person may have written some without a heading.
+        more = max(map(len, csv.reader(others, delimiter=delimiter)), default=0) - len(columns)
+        columns += [*[""] * more, BY]
+        heading = heading.rstrip("\r\n") + delimiter * (max(more, 0) + 1) + BY
+    whole = "".join(each if each.endswith(("\r", "\n")) else each + end for each in (heading, *others))
+    row = [str(noted.student_id), str(noted.on), str(noted.until)]
+    row += [noted.by if name == BY else "" for name in columns[3:]]
+    return whole + _render(row, (), delimiter).removesuffix("\n") + end
 
 
 def lines_about(root: Path, is_gone: Gone) -> int:
@@ -284,8 +348,7 @@ def forget(root: Path, is_gone: Gone, cleaned: Callable[[str], str]) -> None:
 
     All other lines stay as they are, also malformed ones, whatever encoding a spreadsheet program chose.
     """
-    path = root / CONTACTED
-    if path.is_file():
+    for path in filter(Path.is_file, (root / CONTACTED, root / NOTED)):
         with _changing(root):
             text, coding = decoded(path.read_bytes())
             left, _ = _without(text, is_gone, cleaned)
@@ -318,6 +381,43 @@ def _subject(line: str, delimiter: str) -> tuple[int | None, date]:
     return as_id(student), date.min
 
 
+def _change(
+    root: Path,
+    changed: Callable[[str, Mapping[int, Contacted]], str],
+    also: Sequence[Contacted],
+    but: Contacted,
+) -> None:
+    """Change the file's text, given what its lines say. What was noted lately and a save lacks is put back first, once:
+    a person who removes such a line again means it. Then lately noted is `also` this, and all before `but` one.
+    """
+    path = root / CONTACTED
+    with _changing(root):
+        while True:
+            before = path.read_bytes() if path.exists() else None
+            text, coding = decoded(before or b"")
+            lost = _lost(root, _contacted(path, text.removeprefix(_MARK)) if before else {})
+            for each in lost:
+                text = _with_line(text, each)
+            left = changed(text, _contacted(path, text.removeprefix(_MARK)) if text else {})
+            try:
+                content = left.encode(coding)
+            except UnicodeEncodeError:  # a login that the file's own characters do not write
+                content = codecs.BOM_UTF8 + left.encode()
+            # What a person has saved since is read; between this look and the rename is no time to save in.
+            if before == (path.read_bytes() if path.exists() else None):
+                break
+        lately = [each for each in _noted(root) if each not in lost and not each.is_same(but)] + [*also]
+        noted = ""
+        for each in lately:
+            noted = _with_line(noted, each)
+        if noted:
+            files.write(root / NOTED, noted.encode())
+        else:
+            (root / NOTED).unlink(missing_ok=True)
+        if content != (before or b""):
+            files.write(path, content, files.PRIVATE_FILE if before is None else path.stat().st_mode & 0o777)
+
+
 @contextmanager
 def _changing(root: Path) -> Iterator[None]:
     """Let no other process change contacted.csv meanwhile."""
@@ -328,7 +428,8 @@ def _changing(root: Path) -> Iterator[None]:
 def _heading(lines: Sequence[str]) -> tuple[list[str], str]:
     """The columns of a file, and what separates them."""
     delimiter = ";" if lines[0].count(";") > lines[0].count(",") else ","
-    return [cell.strip() for cell in next(csv.reader([lines[0]], delimiter=delimiter), [])], delimiter
+    heading = lines[0].removeprefix(_MARK)
+    return [cell.strip() for cell in next(csv.reader([heading], delimiter=delimiter), [])], delimiter
 
 
 def _day(path: Path, line: Line, column: str, text: str) -> date:
@@ -340,22 +441,29 @@ def _day(path: Path, line: Line, column: str, text: str) -> date:
     raise malformed(path, line.number, f"{column} is {text[:40]!r}; write a date such as 2026-09-01")
 
 
-def lines(path: Path, header: Sequence[str], needed: int) -> Iterator[Line]:
-    """Yield the lines below the heading, each padded to at least `needed` cells; empty lines are skipped.
+def lines(path: Path, header: Sequence[str], needed: int, text: str | None = None) -> Iterator[Line]:
+    """Yield the lines below the heading, each padded to at least `needed` cells; empty lines are skipped. `text` is the
+    file's, if it is read already.
 
     Raises SettingError if the file is not a CSV file whose first `needed` columns are those of `header`.
     """
     try:
-        text = path.read_text("utf-8-sig").splitlines()
+        whole = (path.read_text("utf-8-sig") if text is None else text).splitlines()
     except (ValueError, IsADirectoryError):
         raise malformed(path, 1, "it is not a CSV text file; save it as CSV (UTF-8)") from None
-    delimiter = _heading(text)[1] if text else ","
-    rows = [_cells(path, number, line, delimiter) for number, line in enumerate(text, start=1)]
-    if not rows or [cell.lower() for cell in rows[0][:needed]] != list(header[:needed]):
+    delimiter = _heading(whole)[1] if whole else ","
+    rows = [_cells(path, number, line, delimiter) for number, line in enumerate(whole, start=1)]
+    heading = [cell.lower() for cell in rows[0]] if rows else []
+    if not rows or heading[:needed] != list(header[:needed]):
         raise malformed(path, 1, f"the heading must be {','.join(header)}")
     for number, cells in enumerate(rows[1:], start=2):
         if any(cells):
-            yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";")
+            yield Line(number, [*cells, *[""] * (needed - len(cells))], delimiter == ";", heading)
+
+
+def _text(path: Path) -> str:
+    """A file's text, in whatever encoding a spreadsheet program chose."""
+    return decoded(path.read_bytes())[0].removeprefix(_MARK)
 
 
 def _cells(path: Path, number: int, line: str, delimiter: str) -> list[str]:

@@ -120,11 +120,12 @@ def test_a_search_from_any_page_leads_to_teachers_and_whom_to_watch(
         expect(page).to_have_url(re.compile("reason=is_low_completion"))
         assert "teacher=" not in page.url
         page.get_by_role("button", name="Spoken to").first.click()
-        expect(page.get_by_text(", 1 spoken to")).to_be_visible()
+        expect(page.get_by_role("link", name="1 spoken to")).to_be_visible()
         expect(page).to_have_url(re.compile("reason=is_low_completion"))
-        page.goto(explored.page("/watch?sort=change&desc=1"))
-        page.get_by_role("button", name="Back", exact=True).click()
-        expect(page.get_by_text(", 1 spoken to")).to_have_count(0)
+        page.get_by_role("link", name="1 spoken to").click()
+        expect(page.get_by_text("1 to 1 of 1.")).to_be_visible()
+        page.get_by_role("button", name="Undo", exact=True).click()
+        expect(page.get_by_text("None.")).to_be_visible()
         assert fits(page)
 
 
@@ -140,7 +141,7 @@ def test_the_pages_run_no_script_but_their_own(page: Page, explored: Explored) -
         assert page.evaluate("window.ran") is None
 
 
-def test_a_student_who_was_spoken_to_ends_the_list(browser: Browser, small: School, tmp_path: Path) -> None:
+def test_a_student_who_was_spoken_to_leaves_the_list(browser: Browser, small: School, tmp_path: Path) -> None:
     with exploring(small.warehouse, tmp_path / "run") as running, browser.new_page() as page:
         page.set_default_timeout(60_000)
         with staying_home(page, running):
@@ -151,9 +152,13 @@ def test_a_student_who_was_spoken_to_ends_the_list(browser: Browser, small: Scho
             students.first.click()
             expect(heading(page)).to_have_text(names[0])
             page.get_by_role("button", name="Save").click()
-            expect(page.get_by_text("at the end of the list until")).to_be_visible()
+            expect(page.get_by_text("off the list until").first).to_be_visible()
             page.get_by_role("link", name="To watch", exact=True).click()
-            assert texts(students) == [*names[1:], names[0]]
+            assert texts(students) == names[1:]
+            page.get_by_role("button", name="Spoken to").first.click()
+            assert texts(students) == names[2:]
+            page.get_by_role("button", name="Undo", exact=True).click()
+            assert texts(students) == names[1:], "one click undoes the note that was just made"
 
 
 def test_two_dates_lead_to_the_changes_between_them(page: Page, explored: Explored) -> None:

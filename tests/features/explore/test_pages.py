@@ -66,6 +66,27 @@ def test_newly_watched_students_were_not_listed_the_night_before(small: School) 
     assert shown(small, pages.school)["morning"].to_watch == len(now)  # computed again for the new night
 
 
+def test_a_contact_is_a_mark_on_the_students_charts(fortnight: School, tmp_path: Path) -> None:
+    (tmp_path / "rollbook.duckdb").symlink_to(fortnight.published.resolve())
+    ((key, other), *_) = fortnight.rows(
+        "SELECT ANY_VALUE(student_id), MAX(student_id) FROM students_to_watch WHERE completion_rate > 0"
+    )
+    days = [FIRST - timedelta(days=1), FIRST + timedelta(days=4), LAST + timedelta(days=3)]
+    lines = [f"{key},{day},{LAST + timedelta(days=30)},head\n" for day in days]
+    (tmp_path / "contacted.csv").write_text("student_id,on,until,by\n" + "".join(lines))
+    book = Book(tmp_path)
+    with book.open():
+        values, others = (pages.student(book, QueryParams(), key=each) for each in (key, other))
+    assert values["charts"]
+    for chart in values["charts"]:
+        later = f"spoken to on {short_date(days[2])}"
+        assert [label.text for label in chart.labels if "spoken" in label.text] == ["spoken to", later]
+        assert f"{short_date(days[1])}: spoken to." in chart.alt
+        assert f"{short_date(LAST)}: {later}." in chart.alt, "after the newest landed day, at the end"
+    assert [each.on for each in values["noted"]] == days[::-1]
+    assert all("spoken to" not in chart.alt for chart in others["charts"])
+
+
 def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) -> None:
     began: dict[int, Any] = {}
     for key, day, change in fortnight.rows("SELECT student_id, snapshot_date, change FROM watch_daily ORDER BY 2"):

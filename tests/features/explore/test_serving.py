@@ -290,11 +290,12 @@ def test_each_view_and_each_download_is_a_line_of_the_log(small: School, tmp_pat
     assert name not in log.read_text()
 
 
-def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
+def test_a_student_spoken_to_leaves_the_list_and_comes_back(small: School, tmp_path: Path) -> None:
     ((first, name), *_) = small.rows(
         "SELECT student_id, name FROM students_to_watch ORDER BY severity DESC, name, student_id"
     )
-    until = date.today() + timedelta(days=14)  # noqa: DTZ011 - as a person writes it
+    on = date.today()  # noqa: DTZ011 - as a person writes it
+    until = on + timedelta(days=14)
     with exploring(small.warehouse, tmp_path / "run") as explored:
 
         def links() -> list[str]:
@@ -317,6 +318,7 @@ def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_pat
             "until=" + "1" * 5000,
             f"list={'1' * 5000}&until={until}",
             "",
+            "until=",
         ):
             assert send(wrong).status == 404
         assert send(f"until={until}", key=1).status == 404
@@ -324,30 +326,42 @@ def test_a_student_spoken_to_ends_the_list_and_comes_back(small: School, tmp_pat
 
         done = send(f"until={until}", cookie | {"Sec-Fetch-Site": "same-origin"})
         assert (done.status, done.headers["Location"]) == (303, f"/student/{first}")
-        assert f"at the end of the list until {short_date(until)}" in ask(explored, f"/student/{first}").text
-        assert links()[-1] == f"/student/{first}"
-        assert f"spoken to, back on {short_date(until)}" in ask(explored, f"/watch?text={quote(name)}").text
-        assert send("until=").status == 303
+        shown = ask(explored, f"/student/{first}").text
+        assert f"off the list until {short_date(until)}" in shown
+        assert f"/student/{first}" not in links()
+        spoken = ask(explored, "/watch?show=spoken").text
+        assert f"spoken to on {short_date(on)}, back on {short_date(until)}" in spoken
+        undo = f"undo={on}/{until}/"
+        assert f'value="{undo[5:]}"' in spoken
+        assert send(undo + "somebody").status == 303, "who says another thing removes nothing"
+        assert f"/student/{first}" not in links()
+        assert send(undo).status == 303
         assert links()[0] == f"/student/{first}"
 
         def to_speak_to(query: str = "") -> list[str]:
             shown = re.search(
-                r"<strong>(\d+) to speak to</strong>(?:, (\d+) spoken to)?", ask(explored, f"/watch{query}").text
+                r"<strong>(\d+) to speak to</strong>(?:, and <a [^>]+>(\d+) spoken to)?",
+                ask(explored, f"/watch{query}").text,
             )
             assert shown
             return [*shown.groups("0")]
 
         (total, _) = to_speak_to()
         ticked = send(f"list=sort%3Dstudent%26text%3D%C3%89&until={until}")
-        assert (ticked.status, ticked.headers["Location"]) == (303, "/watch?sort=student&text=%C3%89")
+        assert (ticked.status, ticked.headers["Location"]) == (303, f"/watch?sort=student&text=%C3%89&noted={first}")
+        assert f"off this list until {short_date(until)}" in ask(explored, f"/watch?noted={first}").text
+        assert re.search(f'Spoken to: <a href="/student/{first}"', ask(explored, f"/watch?noted={first}").text)
+        assert "Spoken to: <a" not in ask(explored, "/watch?noted=1").text
         assert to_speak_to() == [str(int(total) - 1), "1"]
         assert to_speak_to(f"?text={quote(name)}") == ["0", "1"]
-        assert send(f"list=//evil.example&until={until}").headers["Location"] == "/watch?//evil.example"
+        assert send(f"list=//evil.example&until={until}").headers["Location"] == f"/watch?//evil.example&noted={first}"
         assert " to speak to" not in ask(explored, "/watch?show=gone").text
-        assert send("until=").status == 303
+        assert send(f"list=show%3Dspoken&{undo}").headers["Location"] == "/watch?show=spoken"
+        assert to_speak_to() == [total, "0"]
+        assert (small.warehouse / "contacted.csv").read_text() == "student_id,on,until,by\n"
     (log,) = (small.warehouse / "private").glob("access-*.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["students"] for line in lines if line["what"] == "contacted"] == [1] * 5
+    assert [line["students"] for line in lines if line["what"] == "contacted"] == [1] * 6
 
 
 def test_values_of_the_service_are_shown_as_text(tmp_path: Path) -> None:

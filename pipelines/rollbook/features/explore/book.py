@@ -40,6 +40,7 @@ from rollbook.store.warehouse import BUILD
 from rollbook.tables import TABLES
 from rollbook.util import files
 from rollbook.views import editable
+from rollbook.views.editable import Contacted
 
 sql = statements("rollbook.features.explore")
 
@@ -213,14 +214,23 @@ class Book:
 
         self.con.register("watching", self.once("watching", made, day))
 
-    def resting(self, day: date) -> dict[int, date]:
-        """Make the relation `resting`: who was spoken to, and rests on a day until another; returns that. Raises
-        SettingError for a malformed contacted.csv.
+    @cached_property
+    def noted(self) -> list[Contacted]:
+        """Who was spoken to, by contacted.csv as it is now. Raises SettingError for a malformed one."""
+        return editable.contacts(self.warehouse, self.con)
+
+    def resting(self, day: date) -> dict[int, Contacted]:
+        """Make the relation `resting`: who was spoken to, and rests on a day, until when and noted by whom; returns
+        that. On the newest day those rest who do so today.
         """
-        resting = editable.resting(self.warehouse, day, self.con)
-        rows = ", ".join(f"({student}, DATE '{until}')" for student, until in resting.items())
-        made = f"FROM (VALUES {rows or '(NULL::BIGINT, NULL::DATE)'}) AS r (student_id, until)"
-        self.con.execute(f"CREATE OR REPLACE TEMP TABLE resting AS {made}")
+        resting = editable.resting(self.noted, today() if day == self.days[0] else day)
+        told = [(each.student_id, each.on, each.until, each.by) for each in resting.values()]
+        lists = [list(column) for column in zip(*told, strict=True)] or [[], [], [], []]
+        self.con.execute(
+            "CREATE OR REPLACE TEMP TABLE resting AS SELECT UNNEST($1::BIGINT[]) AS student_id,"
+            " UNNEST($2::DATE[]) AS on_day, UNNEST($3::DATE[]) AS until, UNNEST($4::VARCHAR[]) AS noted_by",
+            lists,
+        )
         return resting
 
     def csv(self, listing: Listing, what: str) -> IO[bytes]:
@@ -270,6 +280,11 @@ class ScopedBook(Book):
     def once(self, name: str, make: Callable[[], Any], *of: Any) -> Any:  # noqa: ARG002 - as in the whole one
         """The result of `make`."""
         return make()
+
+    @cached_property
+    def noted(self) -> list[Contacted]:
+        """Which of the reader's students were spoken to."""
+        return [each for each in super().noted if each.student_id in self.scope.students]
 
     @cached_property
     def relations(self) -> dict[str, Relation]:
@@ -330,6 +345,11 @@ def _watching(day: date) -> str:
         f"SELECT student_id, change, severity, severity_before, reason, reason_before, {flags}"
         f" FROM main.watch_daily WHERE snapshot_date = DATE '{day}'"
     )
+
+
+def today() -> date:
+    """The day of the person at this machine."""
+    return date.today()  # noqa: DTZ011 - as a person writes it
 
 
 def is_figure(value: object) -> bool:

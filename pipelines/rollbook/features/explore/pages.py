@@ -7,25 +7,28 @@ for an address that cannot be answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError
 from rollbook.features.explore import own as own_lists
-from rollbook.features.explore.book import COUNTED, Book, Listing, Row, ScopedBook, number, sql
+from rollbook.features.explore.book import COUNTED, Book, Listing, Row, ScopedBook, number, sql, today
 from rollbook.features.explore.readers import TEACHER
 from rollbook.features.morning import morning
 from rollbook.features.pages import progress
 from rollbook.reading import access, charts
+from rollbook.reading.query import disarmed
 from rollbook.store.database import READ, machine_errors
 from rollbook.store.statements import in_order
 from rollbook.tables import TABLES
 from rollbook.views import editable, metrics
+from rollbook.views.editable import Contacted
 
 DAYS = 62  # of a trend
 RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
@@ -44,7 +47,7 @@ FIGURES = {
     "average score": "/students?sort=score",
     "active within 7 days": "/students?sort=last+active",
 }
-SHOWN = {"all": "To watch", "new": "Newly to watch", "gone": "No longer to watch"}
+SHOWN = {"all": "To watch", "new": "Newly to watch", "gone": "No longer to watch", "spoken": "Spoken to"}
 # The kinds of records, in people's words.
 RECORDS = {
     "students": "student",
@@ -114,7 +117,9 @@ def mine(book: Book, params: QueryParams) -> dict[str, Any]:  # noqa: ARG001 - a
 
 
 def watch(book: Book, params: QueryParams) -> dict[str, Any]:
-    """The students to watch on a day: all, the new students or the former; by reason, class, teacher, course, text."""
+    """The students to watch on a day: whom to speak to, the new ones of these, the former, or those who were spoken to;
+    by reason, class, teacher, course, text.
+    """
     day = _day(book, params, "day", book.days[0])
     show, flag = params.get("show", "all"), params.get("reason", "")
     of = ("class", "teacher", "course")
@@ -129,18 +134,17 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     listing = book.listing(
         params,
         sql("watch", flag=flag, about=about, own_where=own.where),
-        f"change LIKE 'spoken%', change <> 'new', severity DESC, {in_order('student')}, student_id",
+        f"change <> 'new', severity DESC, {in_order('student')}, student_id",
         text=params.get("text", "").strip(),
         show=show,
         day=day,
         **{name: number(params, name) for name in of},
         **own.values,
     )
-    is_open = None  # whom to speak to is asked of the newest day
-    if day == book.days[0] and show != "gone":
-        ((is_open,),) = book.read(
-            f"SELECT COUNT(*) FROM ({listing.query}) WHERE change NOT LIKE 'spoken%'", **listing.values
-        )[1]
+    spoken = None
+    if show == "all":
+        ((spoken,),) = book.read(f"SELECT COUNT(*) FROM ({listing.query})", **listing.values | {"show": "spoken"})[1]
+    just = resting.get(number(params, "noted"))
     if not is_download:
         parts = (listing.rows, *listing.others)
         ids = [row[0] for part in parts for row in part]
@@ -149,6 +153,8 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         drawn = dict(lately)
         rows, *others = ([(*r, *facts.get(r[0], (None, None)), drawn.get(r[0])) for r in part] for part in parts)
         columns = (*listing.columns, "since", "classes", "last 28 days")
+        if show == "spoken":  # its change is in words, and takes their place
+            columns, rows, *others = (columns[:-3], *([row[:-3] for row in part] for part in (rows, *others)))
         listing = replace(listing, columns=columns, rows=rows, others=others)
     return {
         "title": ": ".join([SHOWN[show], *(str(title) for *_, title in narrowed["only"]), *_in_words(own)]),
@@ -156,10 +162,14 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         **narrowed,
         "choices": _choices(book, day, narrowed["only"]),
         "listing": listing,
-        "is_open": is_open,
+        "spoken": spoken,
+        "has_contacts": "contacts" in book.relations,
+        "can_note": day == book.days[0] and show != "gone",
         "resting": resting,
+        "just": just,
+        "just_named": just and book.rows("SELECT name FROM main.students WHERE student_id = $id", id=just.student_id),
         "back": _back(),
-        "query": str(params),
+        "query": urlencode([(name, value) for name, value in params.multi_items() if name != "noted"]),
         "days": book.days,
         "day": day,
         "before": next((d for d in book.days if d < day), None),
@@ -318,15 +328,17 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     )
     book.students = 1
     return {
-        "until": book.resting(book.days[0]).get(key),
-        "today": date.today(),  # noqa: DTZ011 - of the person at this machine
+        "resting": book.resting(book.days[0]).get(key),
+        "noted": [each for each in reversed(book.noted) if each.student_id == key],
+        "has_contacts": "contacts" in book.relations,
+        "today": today(),
         "back": _back(),
         "title": records[0].name,
         "found": records[0],
         "reused_since": reused[0].since,
         "key": key,
         "compared": _compared(book, trend),
-        "charts": _term(book, trend, spans),
+        "charts": _term(book, trend, spans, {each.on for each in book.noted if each.student_id == key}),
         "watched": watched[0] if watched and watched[0].severity and watched[0].day == book.days[0] else None,
         "since": next((w for w in watched if w.change in (None, "newly to watch")), None),
         "was_until": next((w for w in watched if w.change == "no longer to watch"), None),
@@ -336,24 +348,38 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
 
 
 def contacted(book: Book, params: QueryParams, key: int) -> str:
-    """Note that a student was spoken to today, `until` a day; without a day, that the student is back on the list.
-    Returns the address of the page whose form it was: the student's, or the `list` of whom to watch.
+    """Note that a student was spoken to today, and rests `until` a day; or `undo` such a note. Returns the address of
+    the page whose form it was: the student's, or the `list` of whom to watch.
     """
     if not book.rows("SELECT 1 FROM main.students WHERE student_id = $id", id=key):
         raise ArgumentError("This student is not listed. Find another one")
-    if "until" not in params:  # an empty one is a choice
+    if "until" not in params and "undo" not in params:
         raise ArgumentError("The form did not arrive whole. Narrow the list less, and send it again")
-    text, today = params["until"], date.today()  # noqa: DTZ011 - of the person at this machine
-    try:
-        until = date.fromisoformat(text) if text else None
-    except ValueError:
-        raise ArgumentError("The day must be written as 2026-11-20") from None
-    if until is not None and not today < until <= today + timedelta(days=366):
-        raise ArgumentError("Choose a day from tomorrow on, within a year")
+    until = _until(params["until"]) if "undo" not in params else None
+    page, shown = (f"/watch?{params['list']}", f"&noted={key}") if "list" in params else (f"/student/{key}", "")
     book.note("explore", "contacted", 1)
     with machine_errors(book.warehouse):
-        editable.contact(book.warehouse, key, min(today, book.days[0]), until)
-    return f"/watch?{params['list']}" if "list" in params else f"/student/{key}"
+        if until is None:
+            for each in (c for c in book.noted if c.student_id == key and as_sent(c) == params["undo"]):
+                editable.undo(book.warehouse, each)
+            return page
+        editable.contact(book.warehouse, key, today(), until, str(disarmed(book.login)))
+    return page + shown
+
+
+def as_sent(noted: Contacted) -> str:
+    """What a form says of a note that it undoes."""
+    return f"{noted.on}/{noted.until}/{noted.by}"
+
+
+def _until(text: str) -> date:
+    try:
+        until = date.fromisoformat(text)
+    except ValueError:
+        raise ArgumentError("The day must be written as 2026-11-20") from None
+    if not today() < until <= today() + timedelta(days=366):
+        raise ArgumentError("Choose a day from tomorrow on, within a year")
+    return until
 
 
 def compare(book: Book, params: QueryParams) -> dict[str, Any]:
@@ -542,7 +568,7 @@ def _day(book: Book, params: QueryParams, name: str, default: date) -> date:
 
 def _back() -> date:
     """The day on which a student is back on the list who is spoken to today."""
-    return date.today() + timedelta(days=RESTS)  # noqa: DTZ011 - of the person at this machine
+    return today() + timedelta(days=RESTS)
 
 
 def _since(book: Book) -> date:
@@ -550,10 +576,14 @@ def _since(book: Book) -> date:
     return book.days[0] - timedelta(days=DAYS)
 
 
-def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row]) -> list[charts.Chart]:
-    """A student's charts: a day on which the student was not there is a gap."""
+def _term(book: Book, trend: Sequence[Row], spans: Sequence[Row], spoken: Collection[date]) -> list[charts.Chart]:
+    """A student's charts: a day on which the student was not there is a gap. A contact after the newest landed day
+    is at the end, with its day.
+    """
     landed = [day for day in reversed(book.days) if day > _since(book)]
-    events = progress.events_of(spans, landed[0])
+    said = [(day, "spoken to") for day in sorted(spoken) if landed[0] <= day <= landed[-1]]
+    said += [(landed[-1], f"spoken to on {charts.short_date(day)}") for day in sorted(spoken) if day > landed[-1]][-1:]
+    events = [*progress.events_of(spans, landed[0]), *said]
     drawn = []
     for name, figure in (("Missing assignments", "missing"), ("Completion, %", "completion"), ("Score", "score")):
         known = {row.day: value for row in trend if (value := getattr(row, figure)) is not None}

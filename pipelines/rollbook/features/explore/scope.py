@@ -42,6 +42,7 @@ MEMORY_LIMIT = "1GB"  # of a night, for all its readers
 OTHERS = 10  # of so many others, an average tells of nobody
 STUDENT_KEY, CLASS_KEY = SETS["students"].key, SETS["classes"].key
 OWN = "own_"  # begins the name of a list of the school's own
+CONTACTS = "contacts"
 # Where the rows lie that take long to find, or that are found among all: of a whole night, in memory.
 KEPT = "kept"
 
@@ -127,8 +128,10 @@ def rules() -> dict[tuple[str, str], By]:
 
 
 def rule_of(of: str, name: str, columns: Collection[str]) -> By:
-    """The rule of a relation of the file. A list of the school's own is by the person, or the class, it is about."""
-    if of in ("main", "history") and name.startswith(OWN):
+    """The rule of a relation of the file. A list of the school's own, and who was spoken to, is by the person, or the
+    class, it is about.
+    """
+    if of in ("main", "history") and (name.startswith(OWN) or name == CONTACTS):
         return By.STUDENT if STUDENT_KEY in columns else By.CLASS if CLASS_KEY in columns else By.CLOSED
     return rules().get((of, name), By.CLOSED)
 

@@ -289,6 +289,7 @@ def _render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 def _environment() -> Environment:
     templates = shared.environment("rollbook.features.explore", stored=stored, day=charts.long_date, hours=hours)
     templates.filters.update(severity=charts.severity_word, sparkline=charts.sparkline, sees=sees)
+    templates.filters["as_sent"] = pages.as_sent
     templates.filters |= {each.__name__: _of_page(each) for each in (cell, known_by, words, sentence)}
     templates.globals |= {"script": SCRIPT, "script_digest": SCRIPT_DIGEST}
     templates.globals |= {"rows_per_page": ROWS, "most_counted": COUNTED, "rows_of": rows_of, "is_id": is_id}

@@ -1,6 +1,8 @@
-"""The school's own lists: CSV files in `own/`, such as year groups and tutors, landed with each night.
+"""The school's own lists: CSV files in `own/`, such as year groups and tutors, landed with each night; and who was
+spoken to, from `contacted.csv`.
 
 folder.py   which files there are, and what is wrong with them
+contacts.py who was spoken to, as lists and as the table `contacts`
 merge.py    makes `own_<list>`, its history and `students_own` from what was landed
 erasure.py  removes erased students from the files
 """
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
     from rollbook.rights.personal import PersonalData
+    from rollbook.tables import Relation
     from rollbook.views.additions import Connection, NextFile
+    from rollbook.views.catalog import Macro
     from rollbook.views.dictionary import Chapter
 
 
@@ -33,6 +37,18 @@ class Lists(Feature):
         from rollbook.features.lists.folder import to_land
 
         return to_land(root)
+
+    def relations(self) -> Iterable[Relation]:
+        """Who was spoken to, and the versions."""
+        from rollbook.features.lists.contacts import CONTACTS, CONTACTS_EVER
+
+        return CONTACTS, CONTACTS_EVER
+
+    def macros(self, version: str) -> Iterable[Macro]:
+        """`contacts_as_of`."""
+        from rollbook.features.lists.contacts import contacts_as_of
+
+        return (contacts_as_of(version),)
 
     def fill(self, con: Connection, file: NextFile) -> None:
         """Make the lists' relations."""
@@ -62,9 +78,9 @@ class Lists(Feature):
         """How to keep lists, and what becomes of them."""
         from importlib.resources import files
 
-        from rollbook.views.dictionary import Chapter
+        from rollbook.features.lists.contacts import chapter
 
-        return [Chapter(files(__name__).joinpath("dictionary.md").read_text("utf-8").rstrip())]
+        return [chapter(files(__name__).joinpath("dictionary.md").read_text("utf-8").rstrip())]
 
     def personal(self, root: Path) -> PersonalData:  # noqa: ARG002 - tables with a student's rows are found by column
         """Lines of the files."""

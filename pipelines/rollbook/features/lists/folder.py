@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollbook.errors import SettingError
+from rollbook.features.lists import contacts
 from rollbook.health.finding import Finding, Level
 from rollbook.landing import own
 from rollbook.landing.erased import Matcher
@@ -22,6 +23,8 @@ from rollbook.views import editable
 log = logging.getLogger(__name__)
 
 FOLDER, PUBLIC = "own", "own-public.csv"
+# Landed where the folder could not be seen, but other lists were: a name that no list has.
+UNSEEN = "own/"
 _CSV = re.compile(r"(?i)(.+)\.csv")
 # What spreadsheet and other programs put beside a file while it is open.
 _TEMPORARY = ("~", ".")
@@ -87,11 +90,13 @@ def _content(path: Path) -> tuple[bytes | None, str]:
 
 
 def to_land(root: Path) -> own.Own | None:
-    """The lists that a night lands; the log says what to correct."""
-    found = survey(root)
-    for problem in found.told:
+    """The lists that a night lands, and those of contacts; the log says what to correct."""
+    found, (noted, wrong) = survey(root), contacts.to_land(root)
+    for problem in filter(None, (*found.told, wrong)):
         log.warning("%s", problem)
-    return found.lists
+    if not noted:
+        return found.lists
+    return {**({UNSEEN: None} if found.lists is None else found.lists), **noted}
 
 
 def forget(root: Path, erased: Matcher) -> int:
@@ -130,12 +135,16 @@ def public(root: Path) -> tuple[frozenset[tuple[str, str]], str]:
 
 def findings(root: Path, landings: Landings) -> Iterator[Finding]:
     """What to correct in the folder, and which lists end with the next night or ended with the last."""
-    found = survey(root)
-    for problem in found.told:
+    found, (noted, unread) = survey(root), contacts.to_land(root)
+    for problem in filter(None, (*found.told, unread)):
         yield Finding("lists", Level.WARNING, problem)
     if wrong := public(root)[1]:
         yield Finding("lists", Level.WARNING, f"{PUBLIC}: {wrong}")
     seen = [(day, had) for day, of_day in landings.counted_days().items() if (had := _last_seen(of_day)) is not None]
+    if not noted and any(contacts.FILE in had for _, had in seen):
+        says = f"{contacts.FILE} is missing: the table contacts stays as it was. Put it back, or save its heading alone"
+        yield Finding("lists", Level.WARNING, says)
+    seen = [(day, had) for day, of_day in seen if (had := _without_contacts(of_day)) is not None]
     landed = seen[-1][1] if seen else {}
     if found.lists is None and landed:
         yield Finding("lists", Level.WARNING, f"{FOLDER}/ is missing: all lists stay as they were. Put it back")
@@ -152,6 +161,11 @@ def findings(root: Path, landings: Landings) -> Iterator[Finding]:
 def _last_seen(landings: Iterable[Manifest]) -> Mapping[str, str] | None:
     """The lists of the last of a day's landings that saw them."""
     return next((m.own for m in reversed([*landings]) if m.own is not None), None)
+
+
+def _without_contacts(had: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The lists of the folder; None if it was not seen."""
+    return None if UNSEEN in had else {name: had[name] for name in had if not contacts.is_of_contacts(name)}
 
 
 def _files_of(names: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 `spans.own_days` says which list counts on which day, `spans.own_lists` and `spans.own_lines` what each one says. They
 are kept in the file, so that days stay after they expire. From them and from the history of students and classes, a
-publish makes `history.own_<list>`, `main.own_<list>` and `main.students_own`: all of them, since they are small.
+publish makes `history.own_<list>`, `main.own_<list>`, `main.students_own` and the contacts: all, since they are small.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
+from rollbook.features.lists import contacts
+from rollbook.features.lists.folder import UNSEEN
 from rollbook.landing import own
 from rollbook.landing.manifest import Manifest
 from rollbook.landing.raw import RawStore
@@ -62,12 +64,16 @@ def fill(con: duckdb.DuckDBPyConnection, version: str, public: Set[tuple[str, st
         told = "SELECT list, list_column FROM ops.own_columns WHERE is_public"
         public = {(name, column) for name, column in con.execute(told).fetchall()}
     con.execute("DELETE FROM ops.own_columns")
-    con.execute("DELETE FROM ops.list_findings")
+    for table in ("ops.list_findings", "history.contacts", "main.contacts"):
+        con.execute(f"DELETE FROM {table}")
     if not con.execute("SELECT 1 FROM spans.own_lists LIMIT 1").fetchone():
         return
-    for statement in con.extract_statements(sql("own_rows", kinds=_kinds(), key_of=_key_of())):
+    for statement in con.extract_statements(
+        sql("own_rows", kinds=_kinds(), key_of=_key_of(), contacted=contacts.FILE, month=contacts.MONTH)
+    ):
         con.execute(statement)
-    con.execute(sql("findings"))
+    con.execute(sql("findings", contacted=contacts.FILE))
+    contacts.fill(con)
     shown = _shown(con)
     for each in shown:
         _create(con, each, version)
@@ -81,7 +87,7 @@ def bring_up(con: duckdb.DuckDBPyConnection, raw: RawStore, counted: Mapping[dat
     for day, name, digest in con.execute("SELECT day, list, digest FROM spans.own_days").fetchall():
         have.setdefault(day, {})[name] = digest
     due = {day: folded(landings) for day, landings in counted.items() if day in landed}
-    if not any(len(day) > 1 for day in (*have.values(), *due.values())):
+    if not any(day.keys() - {SEEN} for day in (*have.values(), *due.values())):
         due = dict.fromkeys(due, Day())  # no list was ever there
     stale = [day for day, said in have.items() if day not in landed or due.get(day, said) != said]
     fresh = {day: said for day, said in due.items() if said and have.get(day) != said}
@@ -102,12 +108,19 @@ def bring_up(con: duckdb.DuckDBPyConnection, raw: RawStore, counted: Mapping[dat
 
 def folded(landings: Iterable[Manifest]) -> Day:
     """What a day's counted landings, in their order, say of the lists: the last that saw them; a list that it could not
-    read is as an earlier landing of the day had it.
+    read is as an earlier landing of the day had it. The folder and the contacts are seen each by itself.
     """
     day = Day()
     for manifest in landings:
         if manifest.own is not None:
-            day = {SEEN: "", **{name: digest or day.get(name) for name, digest in manifest.own.items()}}
+            said = {name: digest or day.get(name) for name, digest in manifest.own.items() if name != UNSEEN}
+            sees_folder, sees_contacts = UNSEEN not in manifest.own, bool(manifest.own.get(contacts.FILE))
+            stay = {
+                name: digest
+                for name, digest in day.items()
+                if not (sees_contacts if contacts.is_of_contacts(name) else sees_folder)
+            }
+            day = {**stay, **({SEEN: ""} if sees_folder else {}), **said}
     return day
 
 

@@ -680,8 +680,8 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
 
 
 def _lists(con: duckdb.DuckDBPyConnection, of: str) -> set[str]:
-    """The tables of the school's own lists in an attached file."""
-    lists = "schema_name = 'history' AND STARTS_WITH(table_name, 'own_')"
+    """The tables of the school's own lists, and of who was spoken to, in an attached file."""
+    lists = "schema_name = 'history' AND (STARTS_WITH(table_name, 'own_') OR table_name = 'contacts')"
     rows = con.execute(f"SELECT table_name FROM duckdb_tables() WHERE database_name = $1 AND {lists}", [of])
     return {name for (name,) in rows.fetchall()}
 

@@ -65,10 +65,12 @@ class MorningPage(Listener):
             if not con.execute("SELECT 1 FROM spans.days LIMIT 1").fetchall():  # all of it was discarded
                 self.path.unlink(missing_ok=True)
                 return
-            mine, remarks, resting = MorningSettings.of(self.settings), self.remarks(), {}
+            mine, remarks = MorningSettings.of(self.settings), self.remarks()
+            resting = dict[int, date]()
             try:
                 today = at.astimezone(self.settings.zone).date()
-                resting = editable.resting(place.warehouse.root, today, con)
+                noted = editable.resting(editable.contacts(place.warehouse.root, con), today)
+                resting = {student: each.until for student, each in noted.items()}
             except SettingError as error:  # it hides nobody, and the page says so
                 remarks.append(error.message)
             page = make(

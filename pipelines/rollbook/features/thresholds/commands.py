@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +28,13 @@ def thresholds(
     as_page: Annotated[
         bool, typer.Option("--page", help="Write it as a page, exports/thresholds.html in the warehouse's folder.")
     ] = False,
+    contacts: Annotated[
+        bool,
+        typer.Option(
+            "--contacts",
+            help="Show instead the two weeks before and after students were spoken to, beside others like them.",
+        ),
+    ] = False,
     demo: Demo = False,
 ) -> None:
     """Show what the reasons to watch did in the past: how many were flagged, how many of them rightly, how early.
@@ -34,20 +43,45 @@ def thresholds(
     falling_points=8`, by these as well. Nothing is changed. A flag is right if the outcome came later: by default
     completion or score under the bounds at a term's end; or what own/outcomes.csv lists (student_id,on). Groups of one
     to four students are not shown.
+
+    With --contacts: the work of the two weeks before and after somebody spoke to a student, by contacted.csv, beside
+    students with the same reason and severity to whom nobody did. It compares, and shows no cause.
     """
     from rollbook.features.thresholds import page
-    from rollbook.reading.thresholds import report
+    from rollbook.reading import contacts as spoken
+    from rollbook.reading import thresholds as measuring
 
-    root = warehouse_path(demo=demo)
-    measured = report(root, dict(map(_given, [*(tried or ()), *(more or ())])))
-    log.note(root, "thresholds")
-    path = page.write(root, measured) if as_page else None
-    if as_json:
-        typer.echo(json.dumps(asdict(measured), ensure_ascii=False))
+    root, values = warehouse_path(demo=demo), dict(map(_given, [*(tried or ()), *(more or ())]))
+    if contacts and values:
+        raise ArgumentError("--contacts is by the thresholds that were in force: leave --try out")
+    if contacts:
+        compared = spoken.report(root)
+        log.note(root, "thresholds")
+        path = page.write_contacts(root, compared) if as_page else None
+        shown = page.about_contacts(compared), page.CONTACTS_HEADINGS, page.contact_lines(compared)
+        _answer(asdict(compared) if as_json else None, *shown, page.CONTACTS_CAVEATS, path)
+    else:
+        measured = measuring.report(root, values)
+        log.note(root, "thresholds")
+        path = page.write(root, measured) if as_page else None
+        told = page.about(measured), page.HEADINGS, page.lines(measured)
+        _answer(asdict(measured) if as_json else None, *told, page.CAVEATS, path)
+
+
+def _answer(
+    as_json: dict[str, object] | None,
+    about: str,
+    headings: Sequence[str],
+    lines: Sequence[tuple[object, ...]],
+    caveats: Sequence[str],
+    path: Path | None,
+) -> None:
+    if as_json is not None:
+        typer.echo(json.dumps(as_json, ensure_ascii=False))
         return
-    out.print(safe(page.about(measured)))
-    out.print(table("", page.HEADINGS, page.lines(measured)))
-    for sentence in page.CAVEATS:
+    out.print(safe(about))
+    out.print(table("", headings, lines))
+    for sentence in caveats:
         out.print(safe(sentence))
     if path:
         out.print(f"Wrote {safe(str(path))}.")

@@ -1,4 +1,5 @@
--- Explore: the students to watch on a day, or only the new ones, or those who are no longer to watch.
+-- Explore: the students to watch on a day, or only the new ones, without those who were spoken to, and rest; or only
+-- these; or those who are no longer to watch.
 -- `watching` are the rows of watch_daily on the day; who was spoken to is `resting`. A download also has each student's
 -- classes, and since when.
 {% import "_words.sql" as words %}
@@ -8,7 +9,8 @@ WITH watched AS (
         COALESCE(w.severity, w.severity_before) AS severity,
         COALESCE(w.reason, w.reason_before) AS reason,
         CASE
-            WHEN r.until IS NOT NULL THEN CONCAT('spoken to, back on ', r.until)
+            WHEN $show = 'spoken'
+                THEN CONCAT('spoken to on ', r.on_day, ' by ' || NULLIF(r.noted_by, ''), ', back on ', r.until)
             WHEN w.change = 'newly to watch' THEN 'new'
             WHEN w.change = 'no longer to watch' THEN 'gone'
             ELSE 'as before'
@@ -20,9 +22,10 @@ WITH watched AS (
     ) AS s USING (student_id)
     WHERE
         CASE $show
-            WHEN 'new' THEN w.change = 'newly to watch'
+            WHEN 'new' THEN w.change = 'newly to watch' AND r.until IS NULL
             WHEN 'gone' THEN w.change = 'no longer to watch'
-            ELSE w.severity IS NOT NULL
+            WHEN 'spoken' THEN w.severity IS NOT NULL AND r.until IS NOT NULL
+            ELSE w.severity IS NOT NULL AND r.until IS NULL
         END
         {% if flag %}
         AND w.{{ flag }}

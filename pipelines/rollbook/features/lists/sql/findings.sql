@@ -43,6 +43,10 @@ SELECT
 FROM wrong GROUP BY kind, list, what
 UNION ALL
 SELECT
-    'unread list', 'own_' || list, COUNT(*), MIN(day), MAX(day),
-    FORMAT('own/{}.csv could not be read: the rows of the last night that could stand', list)
-FROM spans.own_days WHERE list <> '' AND digest IS NULL GROUP BY list
+    'unread list', CASE WHEN is_contacts THEN 'contacts' ELSE 'own_' || list END, COUNT(*), MIN(day), MAX(day),
+    FORMAT(
+        '{} could not be read: the rows of the last night that could stand',
+        CASE WHEN is_contacts THEN list ELSE FORMAT('own/{}.csv', list) END
+    )
+FROM (SELECT *, list = '{{ contacted }}' AS is_contacts FROM spans.own_days) AS o
+WHERE list <> '' AND digest IS NULL GROUP BY list, is_contacts

@@ -11,7 +11,9 @@ said AS (
     SELECT l.list, d.day, CASE WHEN o.list IS NOT NULL THEN o.digest WHEN seen.day IS NOT NULL THEN '' END AS digest
     FROM lists AS l CROSS JOIN days AS d
     LEFT JOIN spans.own_days AS o ON o.list = l.list AND o.day = d.day
-    LEFT JOIN spans.own_days AS seen ON seen.list = '' AND seen.day = d.day
+    LEFT JOIN spans.own_days AS seen
+        ON seen.day = d.day AND seen.digest IS NOT NULL
+        AND seen.list = CASE WHEN STARTS_WITH(l.list, '{{ month }}') THEN '{{ contacted }}' ELSE '' END
 ),
 held AS (
     SELECT list, day, LAST_VALUE(digest IGNORE NULLS) OVER (PARTITION BY list ORDER BY day) AS digest FROM said
@@ -24,6 +26,11 @@ SELECT
     list, digest, day AS first_day, COALESCE(LEAD(day) OVER (PARTITION BY list ORDER BY day), DATE 'infinity') AS until,
     ROW_NUMBER() OVER (PARTITION BY list ORDER BY day) AS nth_run
 FROM changed;
+
+-- The lists of contacts are another matter (`contacts.sql`).
+CREATE OR REPLACE TEMP TABLE contact_runs AS
+SELECT * FROM own_runs WHERE STARTS_WITH(list, '{{ month }}') AND digest <> '';
+DELETE FROM own_runs WHERE list = '{{ contacted }}' OR STARTS_WITH(list, '{{ month }}');
 
 -- The lines of every content. `line_key` is what a line is known by from one content to the next, and of two lines about
 -- one student the one with the larger `nth` counts. Line numbers move when a line is inserted above, so they are used

@@ -1,0 +1,212 @@
+"""contacted.csv becomes the table contacts with each night: kept with its history, erased with the person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from rollbook.features.lists import contacts
+from rollbook.night import past
+from rollbook.night.discard import discard
+from rollbook.night.past import always
+from rollbook.rights import erasure
+from rollbook.rights.subject import gather
+from rollbook.views import editable
+from rollbook.views.editable import Contacted
+from tests.support.nights import House, line_of, new_house, night, status_of
+from tests.support.reading import rows as rows_in
+from tests.support.records import classes, students
+from tests.support.tiers import slow
+
+pytestmark = pytest.mark.nights
+
+HEADING = "student_id,on,until,by\n"
+NOW = "FROM contacts ORDER BY ALL"
+EVER = "FROM history.contacts ORDER BY ALL"
+
+
+@pytest.fixture
+def school_of_six() -> Iterator[House]:
+    """A school with six students and three classes, before its first night."""
+    with new_house(students(6), classes(3)) as house:
+        yield house
+
+
+def write(house: House, text: str) -> None:
+    """Save contacted.csv."""
+    house.warehouse.mkdir(parents=True, exist_ok=True)
+    (house.warehouse / "contacted.csv").write_text(text)
+
+
+def test_contacts_are_a_table_from_the_next_night_on(school_of_six: House) -> None:
+    school_of_six.night(1)
+    assert school_of_six.query(NOW) == []
+    editable.contact(school_of_six.warehouse, 1, night(1), night(15), "head@school.example")
+    assert school_of_six.query(NOW) == []
+    school_of_six.night(2)
+    first = (1, night(1), night(15), "head@school.example")
+    assert school_of_six.query(NOW) == [first]
+    editable.contact(school_of_six.warehouse, 1, night(2), night(9))
+    editable.contact(school_of_six.warehouse, 2, night(2) + timedelta(days=40), night(99))  # of another month
+    school_of_six.night(3)
+    editable.undo(school_of_six.warehouse, Contacted(*first))
+    school_of_six.night(4)
+    others = [(1, night(2), night(9), None), (2, night(2) + timedelta(days=40), night(99), None)]
+    assert school_of_six.query(NOW) == others
+    assert school_of_six.query(EVER) == [(*first, night(2), night(4)), *((*row, night(3), None) for row in others)]
+    assert school_of_six.query(f"FROM contacts_as_of('{night(3)}') ORDER BY ALL") == [first, *others]
+    was = school_of_six.query(EVER)
+    past.rebuild(school_of_six.rollbook().writer(), confirm=always)
+    assert school_of_six.query(EVER) == was
+    discard(school_of_six.rollbook().writer(), night(4), reason="not undone")
+    assert school_of_six.query(NOW) == [first, *others]
+
+
+def test_what_people_added_does_not_land(school_of_six: House) -> None:
+    write(school_of_six, "student_id;on;until;note;by\n1;20.11.2026;4.12.2026;his secret;Ms A\n")
+    school_of_six.night(1)
+    assert school_of_six.query(NOW) == [(1, date(2026, 11, 20), date(2026, 12, 4), "Ms A")]
+    landed = b"".join(path.read_bytes() for path in (school_of_six.warehouse / "published").iterdir())
+    assert b"secret" not in landed
+    (manifest,) = school_of_six.landings(night(1))
+    landing = school_of_six.rollbook().raw.open(manifest)
+    bodies = [content for _, content in landing.contents(landing.pages())]
+    assert not any(b"secret" in content for content in bodies)
+    assert sum(b"Ms A" in content for content in bodies) == 1
+
+
+def test_an_unreadable_or_missing_file_keeps_last_nights_contacts(school_of_six: House) -> None:
+    write(school_of_six, HEADING + f"1,{night(1)},{night(9)},\n")
+    school_of_six.night(1)
+    write(school_of_six, HEADING + "Ada,,\n")
+    assert "contacted.csv, line 2: student_id is 'Ada'" in (line_of(school_of_six.rollbook(), "lists") or "")
+    school_of_six.night(2)
+    row = (1, night(1), night(9), None)
+    assert school_of_six.query(NOW) == [row]
+    found = school_of_six.query("SELECT kind, about, description FROM data_quality WHERE about = 'contacts'")
+    assert found == [
+        ("unread list", "contacts", "contacted.csv could not be read: the rows of the last night that could stand")
+    ]
+    (school_of_six.warehouse / "contacted.csv").unlink()
+    assert "contacted.csv is missing" in (line_of(school_of_six.rollbook(), "lists") or "")
+    (school_of_six.warehouse / "own").mkdir()
+    school_of_six.night(3)
+    assert school_of_six.query(NOW) == [row]
+    assert "contacted.csv is missing" in (line_of(school_of_six.rollbook(), "lists") or "")
+    write(school_of_six, HEADING)
+    school_of_six.night(4)
+    assert school_of_six.query(NOW) == []
+    assert school_of_six.query(EVER) == [(*row, night(1), night(4))]
+
+
+def test_lists_and_contacts_are_seen_each_by_itself(school_of_six: House) -> None:
+    own = school_of_six.warehouse / "own"
+    own.mkdir(parents=True)
+    (own / "contacted.csv").write_text("student_id,year\n1,10\n")  # a list's name like any other
+    write(school_of_six, HEADING + f"1,{night(1)},{night(9)},\n")
+    school_of_six.night(1)
+    own.rename(own.with_name("elsewhere"))
+    write(school_of_six, HEADING)
+    school_of_six.night(2)
+    assert school_of_six.query("FROM own_contacted") == [(1, "10")]
+    assert school_of_six.query(NOW) == []
+    own.with_name("elsewhere").rename(own)
+    (school_of_six.warehouse / "contacted.csv").unlink()
+    school_of_six.night(3)
+    assert school_of_six.query("FROM history.own_contacted") == [(1, "10", night(1), None)]
+    assert [line.says for line in status_of(school_of_six.rollbook()).lines if line.what == "lists"] == [
+        "contacted.csv is missing: the table contacts stays as it was. Put it back, or save its heading alone",
+        "1 list of the school's own in own/",
+    ]
+
+
+def test_an_id_that_nobody_has_is_found_and_left_out(school_of_six: House) -> None:
+    write(school_of_six, HEADING + f"1,{night(1)},{night(9)},\n99,{night(1)},{night(9)},\n")
+    school_of_six.night(1)
+    assert [row[0] for row in school_of_six.query(NOW)] == [1]
+    found = school_of_six.query("SELECT kind, how_many, description FROM data_quality WHERE about = 'contacts'")
+    assert found == [("unknown line", 1, "lines of contacted.csv whose student_id nobody has")]
+
+
+def test_the_pseudonymous_file_has_no_contacts(school_of_six: House) -> None:
+    school_of_six.over["pseudonymous"] = True
+    write(school_of_six, HEADING + f"1,{night(1)},{night(9)},head\n")
+    (school_of_six.warehouse / "own-public.csv").write_text("list,column\ncontacts,noted_by\ncontacted,by\n")
+    school_of_six.night(1)
+    coded = school_of_six.warehouse / "rollbook-pseudonymous.duckdb"
+    assert [rows_in(coded, f"FROM {table}") for table in ("contacts", "history.contacts")] == [[], []]
+
+
+def test_an_erased_students_contacts_go_and_nothing_brings_them_back(school_of_six: House) -> None:
+    text = HEADING + f"5,{night(1)},{night(9)},head\n2,{night(1)},{night(9)},mother of Pupil Number5\n"
+    write(school_of_six, text)
+    school_of_six.night(1)
+    rows = {s.name: s.rows for s in gather(school_of_six.warehouse, 5).sections}
+    assert rows["main.contacts"] == [(5, night(1), night(9), "head")]
+    assert rows["private.contacted"] == [(night(1), night(9), "head", "")]
+    erasure.erase(school_of_six.rollbook().writer(), 5, reason="request 12", confirm=lambda found: True)
+    left = (2, night(1), night(9), "mother of (erased)")
+    assert school_of_six.query(EVER) == [(*left, night(1), None)]
+    write(school_of_six, text)  # saved again from somebody's own copy
+    school_of_six.night(2)
+    assert school_of_six.query(EVER) == [(*left, night(1), None)]
+    past.rebuild(school_of_six.rollbook().writer(), confirm=always)
+    assert school_of_six.query(EVER) == [(*left, night(1), None)]
+    assert school_of_six.query("SELECT who, cells->>'by' FROM spans.own_lines") == [("2", "mother of (erased)")]
+    for day in (1, 2):
+        (manifest,) = school_of_six.landings(night(day))
+        landing = school_of_six.rollbook().raw.open(manifest)
+        for body, content in landing.contents(landing.pages()):
+            assert body.kind != "own" or b"Number5" not in content
+            assert body.kind != "own" or b"\n5," not in content
+
+
+def test_a_month_that_does_not_change_is_kept_once(school_of_six: House) -> None:
+    """A line is stored again only on the nights on which its month changes, or a file of years would grow for good."""
+    lines = [f"{1 + n % 6},{date(2026, 1 + n % 10, 3)},{date(2026, 12, 1)},n{n}\n" for n in range(60)]
+    write(school_of_six, HEADING + "".join(lines))
+    school_of_six.night(1)
+    editable.contact(school_of_six.warehouse, 1, night(1), night(9))
+    school_of_six.night(2)
+    editable.contact(school_of_six.warehouse, 2, night(2), night(9))
+    school_of_six.night(3)
+    assert school_of_six.query("SELECT COUNT(*) FROM contacts") == [(62,)]
+    assert school_of_six.query("SELECT COUNT(*) FROM spans.own_lines") == [(60 + 1 + 2,)]
+
+
+def test_more_lines_than_a_list_has_are_told_and_stop_no_night(
+    school_of_six: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollbook.landing.own.MOST_LINES", 3)
+    write(school_of_six, HEADING + "".join(f"1,{night(n)},{night(40)},\n" for n in range(1, 6)))
+    school_of_six.night(1)
+    assert school_of_six.query(NOW) == []
+    assert contacts.FILE in (line_of(school_of_six.rollbook(), "lists") or "")
+
+
+@pytest.mark.parametrize(("seed", "nights"), [(0, 6), slow(1, 20)])
+def test_a_terms_contacts_are_as_a_plain_model_says(seed: int, nights: int) -> None:
+    draw, days, said = Random(seed), dict[date, set[tuple[Any, ...]]](), set[tuple[Any, ...]]()
+    with new_house(students(12), classes(3)) as house:
+        house.over |= {"hold_removed_percent": 100, "hold_changed_percent": 100, "keep_days": 4}
+        for number in range(1, nights + 1):
+            for _ in range(draw.randrange(4)):
+                row = (
+                    draw.randint(1, 12),
+                    night(number - draw.choice([0, 1, 40])),
+                    night(number + 9),
+                    draw.choice("ab"),
+                )
+                editable.contact(house.warehouse, *row)
+                said.add(row)
+            for row in draw.sample(sorted(said), min(len(said), draw.randrange(2))):
+                editable.undo(house.warehouse, Contacted(*row))
+                said.discard(row)
+            house.night(number)
+            days[night(number)] = {*said}
+        for day, rows in days.items():
+            assert {*house.query(f"FROM contacts_as_of('{day}')")} == rows, day
