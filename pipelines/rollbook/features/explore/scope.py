@@ -69,11 +69,15 @@ _RULES = {
 # Figures of a class, which are averages over its students.
 AVERAGES = ("class_summaries", "class_assignment_activity")
 
+# Macros that compare a student with others: over what a reader sees, they would say something else.
+OF_CLASSMATES = ("students_to_watch_as_of", "watch_daily_of")
+
 # What is not a table of records.
 _KEPT_RELATIONS = {
     schema.CHANGES: By.EITHER,
     schema.TERMS: By.OPEN,
     schema.THRESHOLDS: By.OPEN,
+    schema.ACTIVE_DAYS: By.OPEN,
     schema.MERGED_DAYS: By.OPEN,
     schema.PROVEN_DAYS: By.OPEN,
     schema.VERSION: By.OPEN,
@@ -90,7 +94,7 @@ VIEWS = {
     "student_progress": By.BOUND,
     "student_daily": By.BOUND,
     "student_weekly": By.BOUND,
-    "students_to_watch": By.BOUND,
+    "students_to_watch": By.STUDENT,
     "watch_daily": By.STUDENT,
     "class_comparison": By.CLOSED,
     "progress_daily": By.CLOSED,
@@ -231,7 +235,12 @@ class Night:
         for relation in sorted(self.relations, key=lambda r: place.get(r.name, 0) if r.of == "main" else 0):
             self._con.execute(f"CREATE VIEW {relation.full} AS {self._query(relation)}")
         for macro in catalog.macros(self.version):
-            self._con.execute(macro.sql)
+            if macro.name not in OF_CLASSMATES:
+                self._con.execute(macro.sql)
+        self._con.execute(
+            "CREATE MACRO main.watch_daily_of(ids, from_day := NULL) AS TABLE FROM main.watch_daily"
+            " WHERE LIST_CONTAINS(ids, student_id) AND COALESCE(snapshot_date >= from_day, TRUE)"
+        )
 
     def _query(self, relation: Relation) -> str:
         if relation.rule is By.CLOSED:
@@ -241,7 +250,8 @@ class Night:
             return catalog.view(relation.name).query
         source = f"{READ}.{relation.full}"
         if relation.of == "main" and relation.name in VIEWS:
-            self._con.execute(f"CREATE TABLE {KEPT}.main.{relation.name} AS FROM {source}")
+            rows = catalog.watch_daily() if relation.name == "watch_daily" else f"FROM {source}"
+            self._con.execute(f"USE {READ}; CREATE TABLE {KEPT}.main.{relation.name} AS {rows}; USE {CATALOG}")
             source = f"{KEPT}.main.{relation.name}"
         shown = ", ".join(_shown(relation, name, kind) for name, kind in relation.columns)
         rule = f"({_RULES[relation.rule]})"
