@@ -16,6 +16,7 @@ repeats their values. It does not look into a CTE that is MATERIALIZED, so every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -69,7 +70,7 @@ _RULES = {
 # Figures of a class, which are averages over its students.
 AVERAGES = ("class_summaries", "class_assignment_activity")
 
-# Macros that compare a student with others: over what a reader sees, they would say something else.
+# Macros that compare a student with the classes: they do so over the whole file, and show the reader's students.
 OF_CLASSMATES = ("students_to_watch_as_of", "watch_daily_of")
 
 # What is not a table of records.
@@ -235,12 +236,7 @@ class Night:
         for relation in sorted(self.relations, key=lambda r: place.get(r.name, 0) if r.of == "main" else 0):
             self._con.execute(f"CREATE VIEW {relation.full} AS {self._query(relation)}")
         for macro in catalog.macros(self.version):
-            if macro.name not in OF_CLASSMATES:
-                self._con.execute(macro.sql)
-        self._con.execute(
-            "CREATE MACRO main.watch_daily_of(ids, from_day := NULL) AS TABLE FROM main.watch_daily"
-            " WHERE LIST_CONTAINS(ids, student_id) AND COALESCE(snapshot_date >= from_day, TRUE)"
-        )
+            self._con.execute(_of_whole(macro.sql) if macro.name in OF_CLASSMATES else macro.sql)
 
     def _query(self, relation: Relation) -> str:
         if relation.rule is By.CLOSED:
@@ -258,6 +254,14 @@ class Night:
         if relation.full == 'main."changes"':
             rule += f" AND (table_name NOT IN {AVERAGES} OR class_id IN {_AVERAGED})"
         return f"WITH own AS MATERIALIZED (SELECT {shown} FROM {source} WHERE {rule}) FROM own"
+
+
+def _of_whole(macro: str) -> str:
+    """The statement of a macro that reads the whole file, and shows the reader's students."""
+    create, body = macro.split(" AS TABLE", 1)
+    whole = re.sub(r"\b(history|spans|main)\.", rf"{READ}.\1.", body)
+    rule = _RULES[By.STUDENT]
+    return f"{create} AS TABLE WITH own AS MATERIALIZED (SELECT * FROM ({whole}) WHERE {rule}) FROM own"
 
 
 def _shown(relation: Relation, name: str, kind: str) -> str:
