@@ -291,8 +291,8 @@ def macros(version: str = "", declared: Declared = DECLARED) -> tuple[Macro, ...
         Macro(
             "watch_daily_of",
             ("students",),
-            "The rows of watch_daily for a list of student ids, with `from_day :=` since a day; faster than a filter. For"
-            " a class: watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
+            "The rows of watch_daily for a list of student ids, with `from_day :=` since a day: faster than a filter."
+            " For a class: watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
             sql("watch_daily_of", version=version, **PARTS),
         ),
         changes_between(version),
