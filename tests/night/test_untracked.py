@@ -106,8 +106,7 @@ def test_untracking_what_views_read_from_history_is_refused_and_names_them(tmp_p
     assert all(names and {*names} <= known for names in readers.values())
     assert refused == {
         "students.reference_id": "ROLLBOOK_UNTRACKED holds 'students.reference_id', which has to be in the history for"
-        " student_identities, student_timeline, students_to_watch, students_to_watch_as_of, watch_daily,"
-        " watch_daily_of: leave it out",
+        " student_identities, student_timeline, students_to_watch, students_to_watch_as_of: leave it out",
         "student_classes.class_title": "ROLLBOOK_UNTRACKED holds 'student_classes.class_title', which has to be in the"
         " history for enrollment_changes, enrollment_spans, student_timeline, students_to_watch,"
         " students_to_watch_as_of, transfers: leave it out",

@@ -1,4 +1,4 @@
-"""Inactivity over a school's breaks: days of term count, and a common silence is one sentence on the morning page."""
+"""Inactivity over a school's breaks: school days count, and a common silence is one sentence on the morning page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.views import editable
 from rollbook.views.editable import Term
-from tests.support.nights import House, line_of, new_house, night
+from tests.support.nights import House, new_house, night
 from tests.support.reading import text
 from tests.support.records import Records, classes, student, within
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nights
 LAST_DAY, BREAK = night(1) - timedelta(days=47), 45
 SUMMER = Term("Summer", LAST_DAY - timedelta(days=60), LAST_DAY)
 AUTUMN = Term("Autumn", LAST_DAY + timedelta(days=BREAK + 1), night(1) + timedelta(days=90))
-WATCHED = "SELECT student_id, reason, days_inactive, term_days_inactive FROM students_to_watch ORDER BY 1"
+WATCHED = "SELECT student_id, reason, days_inactive FROM students_to_watch ORDER BY 1"
 
 
 @pytest.fixture
@@ -48,64 +48,93 @@ def page(house: House) -> str:
     return text((house.warehouse / "report.html").read_text())
 
 
+def weekdays(since: date, until: date, *of: Term) -> int:
+    """The weekdays after a day and before another, of which those of terms count."""
+    days = (since + timedelta(days=n) for n in range(1, (until - since).days))
+    return sum(d.weekday() < 5 and (not of or any(t.first_day <= d <= t.last_day for t in of)) for d in days)
+
+
 def test_a_break_is_no_absence_where_terms_are_given(empty_school: House) -> None:
     absent = LAST_DAY - timedelta(days=20)
     with_terms(empty_school, SUMMER, AUTUMN).night(1, pupils(LAST_DAY, {7: absent, 8: None}), classes(1))
-    # 47 days ago, of which two are in term; the student who was absent before the break, twenty more.
-    assert empty_school.query(WATCHED) == [(7, "inactive for 22 days of term", 67, 22)]
+    away = weekdays(absent, night(1), SUMMER, AUTUMN)
+    assert (away, weekdays(absent, night(1))) == (15, 48), "the break is not counted"
+    assert empty_school.query(WATCHED) == [(7, f"inactive for {away} school days", 67)]
     assert "inactive at once" not in page(empty_school)
 
 
-def test_who_registers_in_a_break_has_days_of_term_to_log_in(empty_school: House) -> None:
+def test_who_registers_in_a_break_has_school_days_to_log_in(empty_school: House) -> None:
     """Schools register next year's pupils in summer."""
     new = within("activity_tracking", has_ever_logged_in=False, first_login_date=None, last_activity_date=None)
+    days = {1: LAST_DAY - timedelta(days=21), 2: LAST_DAY - timedelta(days=18), 3: LAST_DAY + timedelta(days=9)}
     listed = [
         student(i, registration_date=str(day), **new, **within("summary", last_activity_date=None))
-        for i, day in (
-            (1, LAST_DAY - timedelta(days=13)),
-            (2, LAST_DAY - timedelta(days=11)),
-            (3, LAST_DAY + timedelta(9)),
-        )
+        for i, day in days.items()
     ]
+    assert [weekdays(day, night(1), SUMMER, AUTUMN) for day in days.values()] == [16, 13, 1]
     with_terms(empty_school, SUMMER, AUTUMN).night(1, listed, classes(1))
     query = "SELECT student_id, severity, reason FROM students_to_watch"
-    assert empty_school.query(query) == [(1, 1.07, f"never logged in, registered {LAST_DAY - timedelta(days=13)}")]
+    assert empty_school.query(query) == [(1, 1.07, f"never logged in, registered {days[1]}")]
 
 
 @pytest.mark.parametrize(
-    ("terms", "counted"),
+    "terms",
     [
-        ((), 47),
-        ((AUTUMN,), 2),
-        ((SUMMER,), 0),
-        ((Term("All year", SUMMER.first_day, AUTUMN.last_day),), 47),
-        ((SUMMER, Term("A day", LAST_DAY + timedelta(days=9), LAST_DAY + timedelta(days=9)), AUTUMN), 3),
-        ((Term("Until tonight", LAST_DAY, night(1)),), 47),
-        ((Term("From tonight", night(1), night(9)),), 1),
-        ((Term("From tomorrow", night(2), night(9)),), 0),
+        (),
+        (AUTUMN,),
+        (SUMMER,),
+        (Term("All year", SUMMER.first_day, AUTUMN.last_day),),
+        (SUMMER, Term("A week", LAST_DAY + timedelta(days=9), LAST_DAY + timedelta(days=16)), AUTUMN),
+        (Term("Until tonight", LAST_DAY, night(1)),),
+        (Term("From tomorrow", night(2), night(9)),),
     ],
 )
-def test_the_days_that_count_are_those_of_terms(empty_school: House, terms: tuple[Term, ...], counted: int) -> None:
+def test_before_the_first_night_weekdays_of_terms_count(empty_school: House, terms: tuple[Term, ...]) -> None:
     with_terms(empty_school, *terms)
-    (empty_school.warehouse / editable.THRESHOLDS).write_text(
-        "name,value,meaning\ninactive_days,0,\ninactive_term_days,0,\n"
-    )
+    counted = weekdays(LAST_DAY, night(1), *terms)
+    (empty_school.warehouse / editable.THRESHOLDS).write_text(f"name,value,meaning\ninactive_school_days,{counted},\n")
     empty_school.night(1, pupils(LAST_DAY, count=3), classes(1))
-    assert [row[2:] for row in empty_school.query(WATCHED)] == [(47, counted)] * 3
+    assert empty_school.query(WATCHED) == [(i, f"inactive for {counted} school days", 47) for i in (1, 2, 3)]
+    (empty_school.warehouse / editable.THRESHOLDS).write_text(
+        f"name,value,meaning\ninactive_school_days,{counted + 1},\n"
+    )
+    empty_school.night(2)
+    assert empty_school.query(WATCHED) == []
+
+
+def test_holidays_are_found_in_the_records(empty_school: House) -> None:
+    """Without terms: nobody is active for nights on end, and nobody is absent."""
+    at_school = [night(n) for n in range(1, 6)]
+    for n in range(1, 6):
+        empty_school.night(n, pupils(night(n), {3: min(night(2), night(n)), 4: night(1)}), classes(1))
+    few = dict.fromkeys(range(30, 36), night(9))
+    for n in range(6, 13):
+        empty_school.night(n, pupils(night(5), {3: night(2), 4: night(1)} | (few if n > 8 else {})))
+    days = empty_school.query("SELECT day, active, listed FROM active_days ORDER BY day")
+    active = [*zip(at_school, (40, 39, 38, 38, 38), strict=True), (night(9), 6)]
+    assert days == [(day, count, 40) for day, count in active]
+    assert empty_school.query(WATCHED) == []
+    for n in (13, 14, 15):
+        empty_school.night(n, pupils(night(n), {3: night(2), 4: night(1), 5: night(5)}))
+    assert empty_school.query(WATCHED) == [
+        (3, "inactive for 6 school days", 13),
+        (4, "inactive for 7 school days", 14),
+    ], "five days before the holidays, and three after"
 
 
 def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school: House) -> None:
     idle = pupils(LAST_DAY)
-    idle[4]["summary"]["completion_rate"] = 3.0
+    idle[4]["summary"] |= {"completion_rate": 3.0, "total_assignments": 20}
     empty_school.night(1, idle, classes(1))
     assert empty_school.query("SELECT COUNT(*) FROM students_to_watch") == [(40,)]
     assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(empty_school)
     assert "below its heading a line each, such as Autumn,2026-09-01,2026-12-18" in page(empty_school)
     assert "1 to watch: 1 low completion" in page(empty_school)
-    empty_school.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
+    for n in range(2, 9):  # school begins again, and a student does not come
+        empty_school.night(n, pupils(night(n - 1), {3: LAST_DAY}))
     assert "inactive at once" not in page(empty_school)
-    assert "39 no longer to watch" in page(empty_school)
-    assert empty_school.query(WATCHED) == [(3, "inactive for 48 days", 48, 48)]
+    away = weekdays(LAST_DAY, night(1)) + 7
+    assert empty_school.query(WATCHED) == [(3, f"inactive for {away} school days", 54)]
 
 
 def test_a_few_who_are_inactive_are_listed_as_ever(empty_school: House) -> None:
@@ -114,23 +143,9 @@ def test_a_few_who_are_inactive_are_listed_as_ever(empty_school: House) -> None:
     assert "19 to watch: 19 inactive" in page(empty_school)
 
 
-def test_without_terms_many_who_turn_inactive_ask_for_them(empty_school: House) -> None:
-    """As holidays begin, some a night: the page and the status say what it may be, and how to write it."""
-    lately = dict.fromkeys(range(1, 13), night(1) - timedelta(days=24))
-    empty_school.night(1, pupils(night(1), lately), classes(1))
-    told = "12 of 40 students turned inactive within a week"
-    line = f"{told}, which looks like holidays. Write the school's terms into terms.csv in the warehouse's folder"
-    line += ", below its heading a line each, such as Autumn,2026-09-01,2026-12-18: then only days of term count"
-    assert f"{line}." in page(empty_school)
-    assert line_of(empty_school.rollbook(), "terms") == line
-    with_terms(empty_school, Term("All year", SUMMER.first_day, AUTUMN.last_day)).night(2)
-    assert "turned inactive" not in page(empty_school)
-    assert line_of(empty_school.rollbook(), "terms") is None
-
-
 def test_a_silence_in_term_asks_for_no_terms(empty_school: House) -> None:
     with_terms(empty_school, Term("All year", SUMMER.first_day, night(1))).night(1, pupils(LAST_DAY), classes(1))
     assert "So common a silence in term time looks like" in page(empty_school)
-    assert "terms.csv" not in page(empty_school)
+    assert "Write the school's terms" not in page(empty_school)
     empty_school.night(2)
     assert f"The last term in terms.csv ended on Friday, {night(1).day} Nov 2026." in page(empty_school)

@@ -23,6 +23,12 @@ def values(path: Path) -> dict[str, float]:
 DEFAULTS = {t.name: t.value for t in editable.DEFAULTS}
 
 
+def test_a_file_with_defaults_of_earlier_versions_stays_valid(file: Path) -> None:
+    file.write_text(HEADING + "".join(f"{name},{value:g},\n" for name, (value, _) in editable.FORMER.items()))
+    assert values(file) == DEFAULTS
+    assert {instead for _, instead in editable.FORMER.values()} <= DEFAULTS.keys()
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "thresholds.csv"
@@ -61,9 +67,13 @@ def test_thresholds_saved_by_spreadsheet_programs_are_read(file: Path, text: str
         (HEADING + "\nscore_below,101\n", "line 3: score_below is '101'; write a number from 0 to 100"),
         (HEADING + "score_below,-1\n", "line 2: score_below is '-1'"),
         (HEADING + "score_below,nan\n", "line 2: score_below is 'nan'"),
+        (
+            HEADING + "inactive_days,14\n",
+            "line 2: inactive_days decides nothing any more; write inactive_school_days instead, such as 5",
+        ),
         (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
-        (HEADING + 'score_below,62,"low\ninactive_days,5,\n', "line 2: a quotation mark is not closed in its cell"),
-        (HEADING + 'inactive_days,5,"long" ago\n', "line 2: a quotation mark is not closed in its cell"),
+        (HEADING + 'score_below,62,"low\nmissing_percent,5,\n', "line 2: a quotation mark is not closed in its cell"),
+        (HEADING + 'missing_percent,5,"long" ago\n', "line 2: a quotation mark is not closed in its cell"),
     ],
 )
 def test_a_malformed_file_is_told_with_the_line_and_the_remedy(file: Path, text: str, message: str) -> None:
@@ -78,7 +88,7 @@ def test_thresholds_are_read_at_each_publish_and_decide_the_list(fortnight: Scho
     school = fortnight.copy(tmp_path / "w")
     low = "SELECT COUNT(*) FROM students_to_watch WHERE is_low_score"
     assert school.rows("SELECT name, value FROM thresholds") == list(DEFAULTS.items())
-    (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,100,\n")
+    (school.warehouse / "thresholds.csv").write_text(HEADING + "score_below,100,\nstays_school_days,0,\n")
     assert school.rows(low)[0][0] < 100
     with school.rollbook().writer().writing():
         school.rollbook().writer().publish(merge(school.rollbook().place))

@@ -62,7 +62,7 @@ def student_progress(base: Base) -> pd.DataFrame:
 
 def progress_daily(base: Base) -> pd.DataFrame:
     limits = base.thresholds()
-    low, least = limits["completion_below"], limits["least_assignments"]
+    low, least = limits["completion_below"], limits["low_completion_assignments"]
     rows, before = [], None
     for day in base.days():
         students = set(base.as_of("students", day).student_id)

@@ -38,6 +38,11 @@ class Hand:
         for day in days:
             self.put("spans.days", snapshot_date=day)
 
+    def school(self, *days: date) -> None:
+        """Days on which all were active, so that they are school days."""
+        for day in days:
+            self.put("main.active_days", day=day, active=1, listed=1)
+
     def student(self, number: int, name: str, **summary: Any) -> None:
         """A student since the first day, with the summary, current and in the history."""
         self.put("main.students", student_id=number, name=name, registration_date=D[0])
@@ -143,44 +148,87 @@ def test_where_no_activity_is_stated_no_share_of_the_students_is_active(hand: Ha
     assert hand.ask(f"SELECT active_percent FROM ({measure.query}) ORDER BY snapshot_date") == shares
 
 
-NOW = {"total_assignments": 20, "completed_assignments": 15, "completion_rate": 75.0, "average_score": 70.0}
-FELL = "completion fell from {} to 75 % in 10 days: 15 of 20 assignments, was {}; {} more missing"
-SCORE_FELL = "score fell from {} to 70 in 10 days"
-# Of each student, ten days before: assignments given and completed, the rate, the score, how many were missing (now 4).
-FALLS: dict[str, tuple[int, int, float, float | None, int | None, str | None]] = {
-    "fell": (15, 14, 93.33, 70.0, 0, FELL.format(93.33, "14 of 15", 4)),
-    "just over the threshold": (16, 13, 80.01, 70.0, 1, FELL.format(80.01, "13 of 16", 3)),
-    "on the threshold": (16, 13, 80.0, 70.0, 1, None),
-    "counted again": (25, 15, 100.0, 100.0, 0, None),
-    "completed fewer than before, so counted again": (20, 16, 95.0, 100.0, 0, None),
-    "nothing more missing": (15, 14, 93.33, 70.0, 4, None),
-    "as many newly completed as missing": (12, 11, 91.67, 70.0, 0, None),
-    "too few then": (4, 4, 100.0, 100.0, 0, None),
-    "nothing known of missing ones": (15, 14, 93.33, 70.0, None, None),
-    "score fell": (20, 15, 75.0, 90.01, 4, SCORE_FELL.format(90.01)),
-    "score on the threshold": (20, 15, 75.0, 90.0, 4, None),
-    "no score then": (20, 15, 75.0, None, 4, None),
-    "both": (15, 14, 93.33, 91.0, 0, f"{FELL.format(93.33, '14 of 15', 4)}; {SCORE_FELL.format(91)}"),
+# Of each student, seven school days ago and now: assignments completed and missing; and in which class, of whose members
+# the others (see below) miss a fifth, half, or all one piece.
+FIFTH, HALF, ONE_EACH = 7, 8, 9
+MISSING: dict[str, tuple[tuple[int, int | None], tuple[int, int | None], int | None, str | None]] = {
+    "all of it": ((10, 0), (10, 4), None, "4 of 4 assignments due since {} are missing, 0 expected (none before)"),
+    "two": ((10, 0), (14, 2), None, "2 of 6 assignments due since {} are missing, 0 expected (none before)"),
+    "one": ((10, 0), (10, 1), None, None),
+    "two of seven": ((10, 0), (15, 2), None, None),
+    "as before": ((10, 10), (12, 14), None, None),
+    "more than before": (
+        (9, 3),
+        (9, 9),
+        None,
+        "6 of 6 assignments due since {} are missing, 1.5 expected (3 of 12 before)",
+    ),
+    "of the class": (
+        (10, 0),
+        (10, 5),
+        FIFTH,
+        "5 of 5 assignments due since {} are missing, 1.4 expected (28 % in the class)",
+    ),
+    "as half of the class": ((10, 0), (11, 4), HALF, None),
+    "marked late": ((10, 0), (10, 2), ONE_EACH, None),
+    "handed in after all": ((10, 6), (16, 0), None, None),
+    "counted again": ((10, 0), (3, 5), None, None),
+    "nothing known of missing ones": ((10, None), (10, 4), None, None),
 }
 
 
-def test_a_fall_has_an_equal_count_and_more_missing_than_completed(hand: Hand) -> None:
+def test_work_is_missing_where_more_is_than_expected(hand: Hand) -> None:
     hand.land(*D)
-    for number, (name, (given, completed, rate, score, missing, _)) in enumerate(FALLS.items()):
-        hand.student(number, name, **NOW)
-        before = dict(zip(NOW, (given, completed, rate, score), strict=True))
-        hand.put("history.student_summaries", student_id=number, valid_from=D[0], valid_to=D[-1], **before)
-        for span, count in (({"valid_from": D[0], "valid_to": D[-1]}, missing), ({"valid_from": D[-1]}, 4)):
-            hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
-    query = "SELECT name, reason, reason_count, is_falling FROM students_to_watch ORDER BY student_id"
-    assert hand.ask(query) == [(name, reason, 1, True) for name, (*_, reason) in FALLS.items() if reason]
+    hand.school(*D)
+    since = D[-8]
+    others = {
+        FIFTH: (*[(15, 0)] * 6, *[(12, 3)] * 3),
+        HALF: [(12, 2), (13, 3)] * 5,
+        ONE_EACH: [(19, 1)] * 9,
+    }
+    states = {f"mate {n} of {c}": ((10, 0), each, c, None) for c, of in others.items() for n, each in enumerate(of)}
+    for number, (name, (before, now, class_id, _)) in enumerate((MISSING | states).items()):
+        hand.student(number, name, total_assignments=40, completed_assignments=now[0])
+        for (completed, missing), span in (
+            (before, {"valid_from": D[0], "valid_to": D[-1]}),
+            (now, {"valid_from": D[-1]}),
+        ):
+            hand.put("history.student_activity", student_id=number, assignment_missing_count=missing, **span)
+            if "valid_to" in span:
+                hand.put("history.student_summaries", student_id=number, completed_assignments=completed, **span)
+        if class_id is not None:
+            hand.put("history.student_classes", student_id=number, class_id=class_id, valid_from=D[0])
+    query = "SELECT name, reason, reason_count, is_missing_work FROM students_to_watch ORDER BY student_id"
+    assert hand.ask(query) == [
+        (name, reason.format(since), 1, True) for name, (*_, reason) in MISSING.items() if reason
+    ]
+
+
+def test_a_reason_lasts_for_five_school_days(hand: Hand) -> None:
+    """A student who is back at work is not off the list, and on it again, within a week."""
+    days = [date(2026, 11, 2) + timedelta(days=n) for n in range(16)]
+    school = [day for day in days if day.weekday() < 5]
+    hand.land(*days)
+    hand.school(*school)
+    hand.put("history.students", student_id=1, name="Ada", valid_from=days[0], valid_to=days[14])
+    low, fine = {"average_score": 40.0}, {"average_score": 60.0}
+    for values, valid_from, valid_to in ((low, days[0], days[3]), (fine, days[3], days[11]), (low, days[11], None)):
+        hand.put("history.student_summaries", student_id=1, valid_from=valid_from, valid_to=valid_to, **values)
+    listed = "SELECT snapshot_date, change FROM watch_daily WHERE severity IS NOT NULL OR change = 'no longer to watch'"
+    last = school.index(days[2])
+    until = days.index(school[last + 6])  # the sixth school day after the last with a reason
+    assert days[until].isoformat() == "2026-11-12", "a weekend is between"
+    changes = [None, *["still to watch"] * (until - 1), "no longer to watch", "newly to watch", *["still to watch"] * 2]
+    assert [change for _, change in hand.ask(listed)] == [*changes, "no longer to watch"]
+    hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = 'stays_school_days'")
+    assert [day for day, change in hand.ask(listed) if change == "no longer to watch"] == [days[3], days[14]]
 
 
 def test_a_student_with_few_assignments_is_not_behind_with_them(hand: Hand) -> None:
     hand.land(*D)
     hand.student(1, "Ada", total_assignments=0, completion_rate=0.0)
-    hand.student(2, "Bob", total_assignments=4, completion_rate=0.0)
-    hand.student(3, "Cyd", total_assignments=5, completion_rate=0.0)
+    hand.student(2, "Bob", total_assignments=14, completion_rate=0.0)
+    hand.student(3, "Cyd", total_assignments=15, completion_rate=0.0)
     query = "SELECT student_id, severity, reason FROM students_to_watch"
     assert hand.ask(query) == [(3, 2.0, "low completion (0 %, under 30)")]
     assert hand.ask("SELECT low_completion_students FROM progress_daily ORDER BY snapshot_date DESC LIMIT 1") == [(1,)]
@@ -190,25 +238,25 @@ def test_students_without_a_login_get_some_days_and_are_not_inactive(hand: Hand)
     hand.land(*D)
     hand.student(1, "Ada")
     hand.student(2, "Bob")
-    days = {1: 21, 2: 13}
-    for number, before in days.items():
-        registered = D[-1] - timedelta(days=before)
+    # Before the first landed day, a Sunday, each weekday counts: 15 and 14 until then.
+    registered_on = {1: date(2026, 10, 11), 2: date(2026, 10, 12)}
+    for number, registered in registered_on.items():
         hand.con.execute("UPDATE history.students SET registration_date = ? WHERE student_id = ?", [registered, number])
         last = D[-1] - timedelta(days=60)  # an odd record: never there, and yet there
         activity = {"has_ever_logged_in": False, "last_activity_date": last}
         hand.put("history.student_activity", student_id=number, valid_from=D[0], **activity)
     query = "SELECT student_id, severity, reason FROM students_to_watch"
-    assert hand.ask(query) == [(1, 1.5, f"never logged in, registered {D[-1] - timedelta(days=21)}")]
+    assert hand.ask(query) == [(1, 1.0, "never logged in, registered 2026-10-11")]
 
 
 def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) -> None:
     hand.land(*D)
-    good = {"total_assignments": 10, "completion_rate": 80.0, "average_score": 80.0}
+    good = {"total_assignments": 20, "completion_rate": 80.0, "average_score": 80.0}
     cases: dict[int, tuple[dict[str, Any], float]] = {
         1: (good | {"completion_rate": 29.99}, 1.0),
         2: (good | {"completion_rate": 15.0}, 1.5),
         3: (good | {"average_score": 0.0}, 2.0),
-        4: (good | {"last_activity_date": D[-1] - timedelta(days=21)}, 1.0),
+        4: (good | {"last_activity_date": date(2026, 10, 25)}, 1.0),
         5: (good | {"last_activity_date": D[-1] - timedelta(days=400)}, 2.0),
         6: (good | {"completion_rate": 0.0, "average_score": 25.0}, 3.5),
         7: (good, 0.0),
@@ -218,7 +266,11 @@ def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) 
     severities: dict[int, float] = dict(hand.ask("SELECT student_id, severity FROM students_to_watch"))
     assert severities == {number: severity for number, (_, severity) in cases.items() if severity}
     assert list(severities) == [6, 3, 5, 2, 1, 4]
-    for name in ("inactive_days", "falling_points", "never_logged_in_days"):  # nothing is twice over a limit of 0
+    for name in (
+        "inactive_school_days",
+        "missing_assignments",
+        "never_logged_in_school_days",
+    ):  # nothing is twice over a limit of 0
         hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = ?", [name])
     assert hand.ask("SELECT severity FROM students_to_watch WHERE student_id = 4") == [(2.0,)]
 
@@ -226,8 +278,7 @@ def test_severity_grows_with_the_threshold_and_adds_up_over_reasons(hand: Hand) 
 def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) -> None:
     hand.land(D[0], D[2], D[3])  # nothing was landed on D[1]
     low, fine = (
-        {"total_assignments": 10 + given, "completed_assignments": 8, "completion_rate": rate}
-        for given, rate in ((10, 15.0), (0, 80.0))
+        {"total_assignments": 20, "completed_assignments": 8, "completion_rate": rate} for rate in (15.0, 80.0)
     )
     versions = {
         1: ((low, D[0], None),),
@@ -243,19 +294,21 @@ def test_the_watch_list_separates_new_remaining_and_former_students(hand: Hand) 
     hand.put("history.student_activity", student_id=2, assignment_missing_count=0, valid_from=D[0], valid_to=D[2])
     hand.put("history.student_activity", student_id=2, assignment_missing_count=9, valid_from=D[2])
     why = "low completion (15 %, under 30)"
-    fell = "completion fell from 80 to 15 % in 1 days: 8 of 20 assignments, was 8 of 10; 9 more missing"
-    hand.con.execute("UPDATE main.thresholds SET value = 1 WHERE name = 'falling_days'")
+    gone = f"9 of 9 assignments due since {D[0]} are missing, 0 expected (none before)"
+    hand.school(D[0], D[2], D[3])
+    for name, value in (("missing_school_days", 1), ("stays_school_days", 0)):
+        hand.con.execute("UPDATE main.thresholds SET value = $1 WHERE name = $2", [value, name])
     query = """SELECT snapshot_date, student_id, name, change, severity, severity_before, reason, reason_before,
-                   reason_count, is_low_completion, is_falling, is_listed
+                   reason_count, is_low_completion, is_missing_work, is_listed
                FROM watch_daily ORDER BY snapshot_date, student_id"""
     assert hand.ask(query) == [
         (D[0], 1, "S1", None, 1.5, None, why, None, 1, True, False, True),
         (D[0], 3, "S3", None, 1.5, None, why, None, 1, True, False, True),
         (D[2], 1, "S1", "still to watch", 1.5, 1.5, why, why, 1, True, False, True),
-        (D[2], 2, "S2", "newly to watch", 3.5, None, f"{fell}; {why}", None, 2, True, True, True),
+        (D[2], 2, "S2", "newly to watch", 3.5, None, f"{gone}; {why}", None, 2, True, True, True),
         (D[2], 3, "S3", "no longer to watch", None, 1.5, None, why, 0, False, False, False),
         (D[3], 1, "S1", "still to watch", 1.5, 1.5, why, why, 1, True, False, True),
-        (D[3], 2, "S2", "no longer to watch", None, 3.5, None, f"{fell}; {why}", 0, False, False, True),
+        (D[3], 2, "S2", "no longer to watch", None, 3.5, None, f"{gone}; {why}", 0, False, False, True),
     ]
 
 

@@ -2,9 +2,9 @@
 
 Each landed day of the history is evaluated again, by the thresholds of the file or by others that somebody tries. A
 flag is right if the outcome came: by default completion or score under the bounds at a term's end (`completion_below`,
-`score_below` and `least_assignments`, as the file has them, for both sides), or what `own/outcomes.csv` lists. Only
-what was flagged before that day counts. A term counts once it has ended; without such a term, the newest landed day is
-the end.
+`low_completion_assignments` and `score_below`, as the file has them, for both sides), or what `own/outcomes.csv` lists.
+Only what was flagged before that day counts. A term counts once it has ended; without such a term, the newest landed
+day is the end.
 
 No group of one to four students is shown, nor a number that would tell of one.
 """
@@ -28,7 +28,7 @@ from rollbook.views import catalog, editable
 from rollbook.views.editable import Threshold
 
 LEAST_SHOWN = 5
-STUDENT_DAYS = 200_000  # evaluated at a time
+STUDENT_DAYS = 60_000  # evaluated at a time
 OUTCOMES = Path("own") / "outcomes.csv"
 NOW, TRIED = "now", "tried"
 # What is said of each reason, in the order of lists; `any` is all of them together.
@@ -122,7 +122,7 @@ def report(warehouse: Path, values: Mapping[str, float | str] | None = None) -> 
             if setting == NOW:
                 con.execute(
                     "CREATE TEMP TABLE below AS SELECT DISTINCT day, student_id FROM temp.flagged"
-                    " WHERE reason IN ('is_low_completion', 'is_low_score')"
+                    " WHERE reason IN ('is_low_completion', 'is_low_score') AND seen_on = day"
                 )
                 _keep_units(con, outcomes)
             measured = con.execute(sql("measured"), {"reasons": [*REASONS]}).fetchall()
@@ -148,7 +148,7 @@ def _outcome(thresholds: Sequence[Threshold], *, has_list: bool) -> str:
         return f"listed in {OUTCOMES}"
     of = {t.name: t.value for t in thresholds}
     return (
-        f"completion under {of['completion_below']:g} % (of {of['least_assignments']:g} assignments or more)"
+        f"completion under {of['completion_below']:g} % (of {of['low_completion_assignments']:g} assignments or more)"
         f" or score under {of['score_below']:g} at the end"
     )
 
@@ -160,7 +160,7 @@ def _flag(con: duckdb.DuckDBPyConnection, days: Sequence[date], thresholds: Iter
     query = sql("flagged", watched=watched, flags=[*catalog.REASONS])
     ((students,),) = con.execute("SELECT COUNT(DISTINCT student_id) FROM history.students").fetchall()
     at_a_time = max(1, STUDENT_DAYS // max(students, 1))
-    con.execute("CREATE OR REPLACE TEMP TABLE flagged (day DATE, student_id BIGINT, reason VARCHAR)")
+    con.execute("CREATE OR REPLACE TEMP TABLE flagged (day DATE, student_id BIGINT, reason VARCHAR, seen_on DATE)")
     for some in (days[at : at + at_a_time] for at in range(0, len(days), at_a_time)):
         con.execute(f"INSERT INTO temp.flagged {query}", {"first": some[0], "last": some[-1]})
 

@@ -88,6 +88,19 @@ TERMS = Relation(
     key=("name",),
 )
 
+ACTIVE_DAYS = Relation(
+    "main",
+    "active_days",
+    "One row per day since the first landed one on which a student was last active, as some night showed it. It is a"
+    " school day if school_day_percent of the students or more were.",
+    (
+        Column("day", "DATE", "The day."),
+        Column("active", "BIGINT", "The most students that one night showed as last active on it."),
+        Column("listed", "BIGINT", "The students listed on that night."),
+    ),
+    key=("day",),
+)
+
 SYNCS = Relation(
     "ops",
     "syncs",
@@ -357,6 +370,7 @@ KEPT: tuple[Relation, ...] = (
     CHANGES,
     THRESHOLDS,
     TERMS,
+    ACTIVE_DAYS,
     SYNCS,
     SYNC_SETS,
     PAGES,

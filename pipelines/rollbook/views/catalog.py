@@ -129,7 +129,7 @@ PARTS: dict[str, object] = {
 
 # The reasons to watch a student, as lists name them, in their order; `sql/_watch.sql` has their definitions.
 REASONS: dict[str, str] = {
-    "is_falling": "falling fast",
+    "is_missing_work": "missing work",
     "is_never_logged_in": "first login overdue",
     "is_inactive": "inactive",
     "is_low_completion": "low completion",
@@ -238,11 +238,18 @@ def types() -> dict[tuple[str, str], str]:
 
 
 def watched(thresholds: str) -> str:
-    """The CTEs that end with `watched`, by the thresholds of a relation: see `sql/_watch.sql`."""
-    template = environment("rollbook.views", "sql").from_string(
-        '{% import "_watch.sql" as watch with context %}{{ watch.watched(thresholds_of=relation) }}'
-    )
-    return template.render(PARTS, relation=thresholds)
+    """The CTEs from `asked` to `watched`, by the thresholds of a relation: see `sql/_watch.sql`."""
+    return _of_watch("watched(relation)", relation=thresholds)
+
+
+def watch_daily() -> str:
+    """The query of all rows of the view `watch_daily`, faster than the view."""
+    return _of_watch("daily(at_once=true)")
+
+
+def _of_watch(call: str, **parts: str) -> str:
+    template = f'{{% import "_watch.sql" as watch with context %}}{{{{ watch.{call} }}}}'
+    return environment("rollbook.views", "sql").from_string(template).render(PARTS, **parts)
 
 
 def as_of(table: Table, version: str, *before: str) -> Macro:
@@ -284,8 +291,8 @@ def macros(version: str = "", declared: Declared = DECLARED) -> tuple[Macro, ...
         Macro(
             "watch_daily_of",
             ("students",),
-            "The rows of watch_daily for a list of student ids: faster than a filter. For a class:"
-            " watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
+            "The rows of watch_daily for a list of student ids, with `from_day :=` since a day: faster than a filter."
+            " For a class: watch_daily_of((SELECT LIST(student_id) FROM student_classes WHERE class_id = 9000)).",
             sql("watch_daily_of", version=version, **PARTS),
         ),
         changes_between(version),

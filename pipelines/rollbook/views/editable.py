@@ -25,6 +25,7 @@ import duckdb
 
 from rollbook.errors import SettingError
 from rollbook.landing.records import as_id
+from rollbook.store.statements import statements
 from rollbook.util import files
 from rollbook.util.text import decoded
 
@@ -38,6 +39,8 @@ NOTED, NOTED_FOR = Path("private") / "noted.csv", timedelta(days=2)
 _MARK = "\ufeff"
 # ISO, and the format of spreadsheet programs in much of Europe. 1/2/2026 is ambiguous, so it is refused.
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y")
+
+sql = statements("rollbook.views")
 
 # Whether what is said of a student and a day is about one who is gone.
 Gone = Callable[[int, date], bool]
@@ -53,49 +56,43 @@ class Threshold:
     most: float
 
 
-# Chosen so that a school of a few hundred students, most of them doing well, lists some tens of them. They ignore what
-# happens to every student: a holiday of two weeks and a few days (21), a new student's first two weeks (14), and the
-# first assignments of a term (5). Where terms say when there are holidays, a week of term without a visit, five school
-# days, is no accident (7). Of fifty assignments, a week and a half without work is a fall of some ten points:
-# falling_points is half of that, and falling_days not shorter, since in one week too few assignments are due to tell a
-# fall from a bad day. Scores vary less, so they have their own threshold. A threshold missing from the file has
-# its default, so that older files stay valid.
+# Measured in made-up school years (tests/bench): all who stop working are found within six school days, most who slip
+# within fifteen, and fewer than one in a hundred others a week is flagged wrongly. A threshold missing from the file
+# has its default, so that older files stay valid.
 DEFAULTS: tuple[Threshold, ...] = (
     Threshold("completion_below", 30, "Low completion: completion_rate under this, percent.", 100),
+    Threshold(
+        "low_completion_assignments",
+        15,
+        "Low completion: only with this many assignments or more; the first of a year are often not due yet.",
+        36_500,
+    ),
     Threshold("score_below", 50, "Low score: average_score under this.", 100),
+    Threshold("inactive_school_days", 5, "Inactive: no activity for this many school days or more.", 3_650),
     Threshold(
-        "inactive_days",
-        21,
-        "Inactive, if terms.csv has no terms: the last activity this many days ago or longer.",
-        36_500,
+        "never_logged_in_school_days", 15, "Never logged in, and registered this many school days ago or longer.", 3_650
     ),
-    Threshold(
-        "inactive_term_days",
-        7,
-        "Inactive, if terms.csv has terms: the last activity this many days of term ago or longer.",
-        36_500,
-    ),
-    Threshold(
-        "never_logged_in_days",
-        14,
-        "Never logged in, and registered this many days (of term, if terms.csv has any) ago or longer.",
-        36_500,
-    ),
-    Threshold(
-        "falling_points",
-        5,
-        "Falling fast: completion fell by more than this many points, and more is newly missing than newly completed.",
-        100,
-    ),
-    Threshold("falling_score_points", 20, "Falling fast: average_score fell by more than this many points.", 100),
-    Threshold("falling_days", 10, "Falling fast: within this many days.", 36_500),
+    Threshold("missing_assignments", 2, "Missing work: this many assignments or more above what is expected.", 36_500),
+    Threshold("missing_percent", 33, "Missing work: and this share or more of those that fell due, percent.", 100),
+    Threshold("missing_school_days", 7, "Missing work: within this many school days.", 3_650),
+    Threshold("stays_school_days", 5, "How many school days a student stays on the list without a reason.", 3_650),
+    Threshold("school_day_percent", 25, "A school day: this share or more of the students were active, percent.", 100),
     Threshold(
         "least_assignments",
         5,
-        "Low or falling completion: only with this many assignments or more; one of fewer moves it by over 20 points.",
+        "Class comparison: only with this many assignments or more; one of fewer moves it by over 20 points.",
         36_500,
     ),
 )
+# Names of earlier versions, with their defaults and what decides instead. A file that has the default stays valid.
+FORMER: Mapping[str, tuple[float, str]] = {
+    "inactive_days": (21, "inactive_school_days"),
+    "inactive_term_days": (7, "inactive_school_days"),
+    "never_logged_in_days": (14, "never_logged_in_school_days"),
+    "falling_points": (5, "missing_percent"),
+    "falling_score_points": (20, "score_below"),
+    "falling_days": (10, "missing_school_days"),
+}
 
 
 @dataclass(frozen=True)
@@ -160,12 +157,14 @@ def _render(header: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str
 
 
 def fill(con: duckdb.DuckDBPyConnection, thresholds: Iterable[Threshold], terms: Iterable[Term]) -> None:
-    """Replace the rows of `main.thresholds` and `main.terms`."""
+    """Replace the rows of `main.thresholds` and `main.terms`, and of `main.active_days`, which need no file."""
     con.execute("DELETE FROM main.thresholds")
     con.executemany("INSERT INTO main.thresholds VALUES (?, ?, ?)", [(t.name, t.value, t.meaning) for t in thresholds])
     con.execute("DELETE FROM main.terms")
     for term in terms:
         con.execute("INSERT INTO main.terms VALUES ($1, $2, $3)", [term.name, term.first_day, term.last_day])
+    con.execute("DELETE FROM main.active_days")
+    con.execute(f"INSERT INTO main.active_days {sql('active_days')}")
 
 
 def read_thresholds(path: Path) -> tuple[Threshold, ...]:
@@ -177,6 +176,14 @@ def read_thresholds(path: Path) -> tuple[Threshold, ...]:
     thresholds: dict[str, Threshold] = {}
     for line in lines(path, THRESHOLDS_HEADER, needed=2):
         name = line.cells[0]
+        if name in FORMER:
+            default, instead = FORMER[name]
+            if _value(line) != default:
+                advice = (
+                    f"{name} decides nothing any more; write {instead} instead, such as {defaults[instead].value:g}"
+                )
+                raise malformed(path, line.number, advice)
+            continue
         if name not in defaults:
             raise malformed(path, line.number, f"{name[:40]!r} is not a threshold; write one of {', '.join(defaults)}")
         if name in thresholds:
@@ -185,15 +192,18 @@ def read_thresholds(path: Path) -> tuple[Threshold, ...]:
     return tuple(thresholds.get(t.name, t) for t in DEFAULTS)
 
 
-def _number(path: Path, line: Line, default: Threshold) -> float:
-    text = line.cells[1]
+def _value(line: Line) -> float:
     try:
-        value = float(text.replace(",", ".") if line.decimal_comma else text)
+        return float(line.cells[1].replace(",", ".") if line.decimal_comma else line.cells[1])
     except ValueError:
-        value = -1.0
+        return -1.0
+
+
+def _number(path: Path, line: Line, default: Threshold) -> float:
+    value = _value(line)
     if not 0 <= value <= default.most:  # also refuses nan
         advice = f"write a number from 0 to {default.most:g}, such as {default.value:g}"
-        raise malformed(path, line.number, f"{default.name} is {text[:40]!r}; {advice}")
+        raise malformed(path, line.number, f"{default.name} is {line.cells[1][:40]!r}; {advice}")
     return value
 
 

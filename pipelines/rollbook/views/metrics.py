@@ -112,7 +112,7 @@ METRICS: tuple[Metric, ...] = (
     _of_student(
         "completion",
         "The student's completion in percent. A student without assignments has none, whatever completion_rate says: it"
-        " counts in no average, and is neither low nor falling.",
+        " counts in no average, and is not low.",
         _COMPLETION,
         "student_progress.completion",
     ),

@@ -218,7 +218,7 @@ def test_who_was_spoken_to_is_named_last_until_the_day(fortnight: School) -> Non
     with duckdb.connect(str(fortnight.published), read_only=True) as con:
         html = report.make(con, at=AT, names=True, resting={key: LAST + timedelta(days=14)})
     named = re.findall(r"<li>.*?<strong>(.*?)</strong>(.*?)<br>", html)
-    assert unescape(named[-1][0]) == name
+    assert unescape(named[-1][0]).startswith(name), "with the reference id where two have the name"
     assert f"(spoken to; back on {LAST + timedelta(days=14)})" in named[-1][1]
     assert 'class="new"' not in named[-1][1]
 

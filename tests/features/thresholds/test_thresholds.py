@@ -31,7 +31,7 @@ from tests.support.warehouses.years import school_days, year
 
 pytestmark = pytest.mark.nights
 
-TRIED = {"completion_below": 45.0, "falling_points": 8.0, "inactive_days": 6.0}
+TRIED = {"completion_below": 45.0, "missing_percent": 40.0, "inactive_school_days": 3.0}
 DAYS = school_days(date(2026, 11, 2), date(2027, 4, 16))
 TERMS = [Term(*term) for term in terms(DAYS[0], DAYS[-1])]
 Days = Mapping[date, frozenset[str]]
@@ -67,14 +67,22 @@ def listed(warehouse: Path, day: date) -> set[int]:
         return {key for (key,) in con.execute(query, [day]).fetchall()}
 
 
+def under(warehouse: Path) -> set[tuple[int, date]]:
+    """The students and days on which completion or score was under the bounds."""
+    query = """
+        SELECT student_id, snapshot_date FROM student_daily
+        WHERE completion < 30 AND total_assignments >= 15 OR average_score < 50
+    """
+    with duckdb.connect(str(warehouse / "rollbook.duckdb"), read_only=True) as con:
+        return {*con.execute(query).fetchall()}
+
+
 def units(warehouse: Path, of_terms: list[Term]) -> list[tuple[int, date, date, bool]]:
     """Each student at each end: the first day, the end, and whether completion or score was under the bounds then."""
-    now, ended = said(warehouse), [term for term in of_terms if term.last_day <= DAYS[-1]]
+    below, ended = under(warehouse), [term for term in of_terms if term.last_day <= DAYS[-1]]
     spans = [(t.first_day, max(d for d in DAYS if d <= t.last_day)) for t in ended] or [(DAYS[0], DAYS[-1])]
     return [
-        (student, first, end, bool(now[student].get(end, frozenset()) & {"is_low_completion", "is_low_score"}))
-        for first, end in spans
-        for student in listed(warehouse, end)
+        (student, first, end, (student, end) in below) for first, end in spans for student in listed(warehouse, end)
     ]
 
 
@@ -109,7 +117,7 @@ def recomputed(
     flags: Mapping[int, Days],
     of_units: list[tuple[int, date, date, bool]],
     of_terms: list[Term],
-    below: Mapping[int, Days] | None,
+    below: set[tuple[int, date]] | None,
 ) -> dict[str, Any]:
     """The row of a reason. `below` says who was under the bounds when; None where the outcome is a list."""
     leads, so_already, flagged = [], 0, 0
@@ -118,8 +126,7 @@ def recomputed(
         flagged += bool(days)
         if days and has_outcome:
             leads.append(days_of_term(of_terms, min(days), end))
-            of = (below or {}).get(student, {}).get(min(days), frozenset())
-            so_already += bool(of & {"is_low_completion", "is_low_score"})
+            so_already += (student, min(days)) in (below or ())
     all_runs = [runs(days, reason) for days in flags.values()]
     lengths = [(run[-1] - run[0]).days + 1 for of in all_runs for run in of]
     ended = sum(run[-1] != DAYS[-1] for of in all_runs for run in of)
@@ -151,7 +158,7 @@ def test_every_figure_equals_a_recomputation_in_plain_python(two_terms: Path) ->
     assert {end for *_, end, _ in of_units} == {date(2026, 12, 18), date(2027, 4, 9)}
     for setting, flags in (("now", now), ("tried", tried)):
         rows = [asdict(row) for row in measured.rows if row.setting == setting]
-        expected = [recomputed(reason, flags, of_units, TERMS, now) for reason in REASONS]
+        expected = [recomputed(reason, flags, of_units, TERMS, under(two_terms / "now")) for reason in REASONS]
         assert rows == [{"setting": setting} | row for row in expected]
         weekly: dict[date, set[int]] = {day - timedelta(days=day.weekday()): set() for day in DAYS}
         for student, days in flags.items():
@@ -167,7 +174,8 @@ def test_without_terms_the_newest_day_is_the_end(two_terms: Path) -> None:
     of_units = units(two_terms / "no_terms", [])
     assert measured.periods == ("all days",)
     assert [asdict(row) for row in measured.rows] == [
-        {"setting": "now"} | recomputed(reason, flags, of_units, [], flags) for reason in REASONS
+        {"setting": "now"} | recomputed(reason, flags, of_units, [], under(two_terms / "no_terms"))
+        for reason in REASONS
     ]
 
 
@@ -209,7 +217,10 @@ def test_few_days_at_a_time_give_the_same_and_none_is_told(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"completion": 40}, "'completion' is not a threshold: choose from completion_below, score_below"),
+        (
+            {"completion": 40},
+            "'completion' is not a threshold: choose from completion_below, low_completion_assignments",
+        ),
         ({"completion_below": 101}, "completion_below is 101: give a number from 0 to 100"),
         ({"score_below": "many"}, "score_below is 'many': give a number from 0 to 100"),
         ({"score_below": "nan"}, "score_below is 'nan': give a number from 0 to 100"),
@@ -224,9 +235,9 @@ def test_the_command_shows_both_side_by_side_and_writes_the_page(
     two_terms: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(two_terms / "now"))
-    shown = CliRunner().invoke(app, ["thresholds", "--try", "completion_below=45", "falling_points=8", "--page"])
+    shown = CliRunner().invoke(app, ["thresholds", "--try", "completion_below=45", "missing_percent=40", "--page"])
     assert shown.exit_code == 0, shown.output
-    assert "Tried: completion_below=45, falling_points=8." in shown.output
+    assert "Tried: completion_below=45, missing_percent=40." in shown.output
     assert shown.output.count("  tried ") == len(REASONS)
     assert "cannot know what would have happened otherwise" in shown.output
     page = (two_terms / "now" / "exports" / "thresholds.html").read_text()

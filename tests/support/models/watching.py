@@ -1,7 +1,7 @@
 """How well a rule finds the pupils of a made-up school who turn: the judge of who is to watch.
 
 The rule is a set of days and students. What really happened is the sandbox's own knowledge. A student is on the list on
-the days that the rule names; a flag begins on a day after one without.
+the days that the rule names; a flag begins on a day after one without, among those on which the student is listed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -131,23 +130,34 @@ def judge(of: Truth, flagged: Iterable[tuple[date, int]]) -> Verdict:
         whole = range(since, since + OTHERS_WITHIN)
         if whole.stop <= len(of.days) and all(student in of.listed[place] for place in whole):
             _look_for(verdict, of, kind, student, since, on[student])
+    places_of: dict[int, list[int]] = defaultdict(list)
     for place, listed in enumerate(of.listed):
         verdict.listed += len(listed)
-        for student in listed.keys() - of.always:
-            kind, since, until = of.turned.get(student, ("", len(of.days), len(of.days)))
-            if since <= place < until + AFTER:
-                continue
+        for student in listed:
+            places_of[student].append(place)
+    for student, at_school in places_of.items():
+        flags = [place in on[student] for place in at_school]
+        begun = [at for at, flag in enumerate(flags) if flag and not (at and flags[at - 1])]
+        verdict.begun += len(begun)
+        verdict.back += sum(any(flags[max(at - 1 - BACK_WITHIN, 0) : at]) for at in begun)
+        if student not in of.always:
+            _count_wrong(verdict, of, student, at_school, flags, {at_school[at] for at in begun})
+    return verdict
+
+
+def _count_wrong(
+    verdict: Verdict, of: Truth, student: int, at_school: list[int], flags: list[bool], begun: set[int]
+) -> None:
+    """Add the days on which a student who has not turned is on the list, and the flags that began then."""
+    _, since, until = of.turned.get(student, ("", len(of.days), len(of.days)))
+    first, last = of.ill.get(student, (0, -1))
+    for place, flag in zip(at_school, flags, strict=True):
+        if not since <= place < until + AFTER:
             verdict.eligible += 1
-            verdict.on_list += place in on[student]
-            if place in on[student] and place - 1 not in on[student]:
-                first, last = of.ill.get(student, (0, -1))
+            verdict.on_list += flag
+            if place in begun:
                 verdict.wrong_ill += first <= place <= last
                 verdict.wrong += not first <= place <= last
-    for days in on.values():
-        gaps = [after - before for before, after in pairwise(sorted(days)) if after > before + 1]
-        verdict.begun += len(gaps) + bool(days)
-        verdict.back += sum(gap - 1 <= BACK_WITHIN for gap in gaps)
-    return verdict
 
 
 def _look_for(verdict: Verdict, of: Truth, kind: str, student: int, since: int, on: set[int]) -> None:

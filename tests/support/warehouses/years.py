@@ -49,7 +49,6 @@ def year(
     with duckdb.connect(str(path)) as con:
         schema.ensure(con)
         catalog.create_views(con)
-        editable.fill(con, thresholds, terms)
         if days:
             con.executemany("INSERT INTO spans.days (snapshot_date) VALUES (?)", [[day] for day in days])
         for table, of_table in _history(institution, days).items():
@@ -59,6 +58,7 @@ def year(
             con.register("rows", frame)
             con.execute(f"INSERT INTO history.{table} BY NAME FROM rows")
             con.unregister("rows")
+        editable.fill(con, thresholds, terms)
 
 
 def _history(institution: MadeUpInstitution, days: Sequence[date]) -> dict[str, list[Row]]:

@@ -22,7 +22,7 @@ from rollbook.settings import Settings, restored, secret_fields
 from rollbook.store import schema
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.history.engine import History
-from rollbook.store.schema import OF_LISTS, TERMS, THRESHOLDS, VERSION
+from rollbook.store.schema import ACTIVE_DAYS, OF_LISTS, TERMS, THRESHOLDS, VERSION
 from rollbook.tables import Declared
 from rollbook.util import files
 
@@ -107,7 +107,7 @@ def _recompute(settings: Settings) -> Recomputed:
 def _differences(con: duckdb.DuckDBPyConnection, declared: Declared) -> dict[str, tuple[int, int]]:
     numbers_of = {}
     for relation in schema.declared(declared):
-        if relation.schema == "ops" or relation in (THRESHOLDS, TERMS, VERSION, *OF_LISTS):
+        if relation.schema == "ops" or relation in (THRESHOLDS, TERMS, ACTIVE_DAYS, VERSION, *OF_LISTS):
             continue
         full = f"{relation.schema}.{relation.name}"
         mine, theirs = (f"SELECT {names(relation.columns)} FROM {of}{full}" for of in ("", "published."))

@@ -151,6 +151,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
         lately = book.read(morning.sql("lately", students="SELECT UNNEST($ids)"), ids=ids, day=day)[1]
         drawn = dict(lately)
+        facts = {student: (since or "over 100 days ago", classes) for student, (since, classes) in facts.items()}
         rows, *others = ([(*r, *facts.get(r[0], (None, None)), drawn.get(r[0])) for r in part] for part in parts)
         columns = (*listing.columns, "since", "classes", "last 28 days")
         if show == "spoken":  # its change is in words, and takes their place

@@ -16,6 +16,7 @@ repeats their values. It does not look into a CTE that is MATERIALIZED, so every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -70,11 +71,15 @@ _RULES = {
 # Figures of a class, which are averages over its students.
 AVERAGES = ("class_summaries", "class_assignment_activity")
 
+# Macros that compare a student with the classes: they do so over the whole file, and show the reader's students.
+OF_CLASSMATES = ("students_to_watch_as_of", "watch_daily_of")
+
 # What is not a table of records.
 _KEPT_RELATIONS = {
     schema.CHANGES: By.EITHER,
     schema.TERMS: By.OPEN,
     schema.THRESHOLDS: By.OPEN,
+    schema.ACTIVE_DAYS: By.OPEN,
     schema.MERGED_DAYS: By.OPEN,
     schema.PROVEN_DAYS: By.OPEN,
     schema.VERSION: By.OPEN,
@@ -91,7 +96,7 @@ VIEWS = {
     "student_progress": By.BOUND,
     "student_daily": By.BOUND,
     "student_weekly": By.BOUND,
-    "students_to_watch": By.BOUND,
+    "students_to_watch": By.STUDENT,
     "watch_daily": By.STUDENT,
     "class_comparison": By.CLOSED,
     "progress_daily": By.CLOSED,
@@ -234,7 +239,7 @@ class Night:
         for relation in sorted(self.relations, key=lambda r: place.get(r.name, 0) if r.of == "main" else 0):
             self._con.execute(f"CREATE VIEW {relation.full} AS {self._query(relation)}")
         for macro in catalog.macros(self.version):
-            self._con.execute(macro.sql)
+            self._con.execute(_of_whole(macro.sql) if macro.name in OF_CLASSMATES else macro.sql)
 
     def _query(self, relation: Relation) -> str:
         if relation.rule is By.CLOSED:
@@ -244,13 +249,22 @@ class Night:
             return catalog.view(relation.name).query
         source = f"{READ}.{relation.full}"
         if relation.of == "main" and relation.name in VIEWS:
-            self._con.execute(f"CREATE TABLE {KEPT}.main.{relation.name} AS FROM {source}")
+            rows = catalog.watch_daily() if relation.name == "watch_daily" else f"FROM {source}"
+            self._con.execute(f"USE {READ}; CREATE TABLE {KEPT}.main.{relation.name} AS {rows}; USE {CATALOG}")
             source = f"{KEPT}.main.{relation.name}"
         shown = ", ".join(_shown(relation, name, kind) for name, kind in relation.columns)
         rule = f"({_RULES[relation.rule]})"
         if relation.full == 'main."changes"':
             rule += f" AND (table_name NOT IN {AVERAGES} OR class_id IN {_AVERAGED})"
         return f"WITH own AS MATERIALIZED (SELECT {shown} FROM {source} WHERE {rule}) FROM own"
+
+
+def _of_whole(macro: str) -> str:
+    """The statement of a macro that reads the whole file, and shows the reader's students."""
+    create, body = macro.split(" AS TABLE", 1)
+    whole = re.sub(r"\b(history|spans|main)\.", rf"{READ}.\1.", body)
+    rule = _RULES[By.STUDENT]
+    return f"{create} AS TABLE WITH own AS MATERIALIZED (SELECT * FROM ({whole}) WHERE {rule}) FROM own"
 
 
 def _shown(relation: Relation, name: str, kind: str) -> str:

@@ -56,7 +56,7 @@ from rollbook.source.fetch import utc_now
 from rollbook.store import checks
 from rollbook.store.database import connect, differences, literal, names
 from rollbook.store.published import REGISTERED
-from rollbook.store.schema import OWN_COLUMNS, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
+from rollbook.store.schema import ACTIVE_DAYS, OWN_COLUMNS, REFUSED_VALUES, REJECTS, TERMS, THRESHOLDS, declared
 from rollbook.store.warehouse import Warehouse
 from rollbook.tables import TABLES, Relation
 from rollbook.util import files
@@ -658,7 +658,7 @@ def _differing(ours: Warehouse, theirs: Warehouse, *, in_lake: bool) -> Iterator
     pairs = {
         f"{r.schema}.{r.name}": [_published(r, of) for of in ("published", "theirs")]
         for r in declared(ours.declared)
-        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, OWN_COLUMNS)
+        if r.schema in ("main", "history", "ops") and r not in (THRESHOLDS, TERMS, ACTIVE_DAYS, OWN_COLUMNS)
     }
     if in_lake:
         lakes = [(warehouse.lake, warehouse.lake.days().values()) for warehouse in (ours, theirs)]

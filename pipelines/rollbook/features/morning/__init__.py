@@ -7,7 +7,7 @@ served.py    shows it beside Dagster's UI
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rollbook.feature import Feature
@@ -15,7 +15,6 @@ from rollbook.feature import Feature
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from rollbook.health.finding import Finding
     from rollbook.night.listeners import Listener
     from rollbook.opened import Rollbook
 
@@ -31,14 +30,6 @@ class Morning(Feature):
         from rollbook.features.morning.page import MorningPage
 
         return MorningPage(opened.place, opened.settings, lambda: [each.remark() for each in opened.listeners])
-
-    def lines(self, rollbook: Rollbook) -> Iterator[Finding]:
-        """Whether it looks like holidays, of which Rollbook knows nothing."""
-        from rollbook.features.morning.page import looks_like_holidays
-        from rollbook.health.finding import Finding, Level
-
-        if says := looks_like_holidays(rollbook.place):
-            yield Finding("terms", Level.WARNING, says)
 
     def routes(self) -> Sequence[Route]:
         """The morning pages."""

@@ -50,11 +50,9 @@ CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # on the first night the rest are folded, later those as before
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
-# As holidays begin: so many, and such a share of the students, turn inactive within a week.
-TURNED_STUDENTS, TURNED_SHARE = 10, 0.1
 HOW_TO_TERMS = (
     "Write the school's terms into terms.csv in the warehouse's folder, below its heading a line each, such as"
-    " Autumn,2026-09-01,2026-12-18: then only days of term count"
+    " Autumn,2026-09-01,2026-12-18: of the days before the first night, only those of terms count then"
 )
 REASONS = tuple(catalog.REASONS.items())
 
@@ -138,7 +136,6 @@ class Morning:
     active_classes: int
     changes: tuple[str, ...]  # of the newest day, in sentences
     silence: Silence | None
-    holidays: str  # a sentence, if many turned inactive at once and terms.csv has no terms
     terms_ended: date | None  # the last day of the last term, if that is over
     to_watch: int
     several_reasons: int
@@ -170,7 +167,6 @@ def load_morning(
     students = _one(con, "SELECT COUNT(*) FROM main.students")
     trend = _trend(con, day)
     silence = _common_silence(con, students, trend[-1].active_students)
-    looks_like = "" if silence else holidays(con)
     then = week_before(trend, day)
     to_watch, several, *by_reason = _counted(con, "change IS DISTINCT FROM 'no longer to watch'")
     watched, compared = _watched_classes(con), _compared_classes(con)
@@ -181,7 +177,6 @@ def load_morning(
         active_classes=_one(con, "SELECT COUNT(*) FROM main.classes WHERE class_status = 1"),
         changes=tuple(_changes(con, day)),
         silence=silence,
-        holidays=looks_like,
         terms_ended=_one(con, f"SELECT MAX(last_day) FROM main.terms HAVING MAX(last_day) < DATE '{day}'"),
         to_watch=to_watch,
         several_reasons=several,
@@ -282,19 +277,6 @@ def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) 
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
     con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
     return Silence(inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
-
-
-def holidays(con: duckdb.DuckDBPyConnection) -> str:
-    """What to do where many students turned inactive within a week, and terms.csv has no terms; else empty."""
-    if _one(con, "SELECT COUNT(*) FROM main.terms"):
-        return ""
-    turned = _one(con, sql("turned_inactive"))
-    students = _one(con, "SELECT COUNT(*) FROM main.students")
-    if turned < TURNED_STUDENTS or turned <= TURNED_SHARE * students:
-        return ""
-    return (
-        f"{turned:,} of {students:,} students turned inactive within a week, which looks like holidays. {HOW_TO_TERMS}"
-    )
 
 
 def _counted_again(con: duckdb.DuckDBPyConnection, since: date) -> int:

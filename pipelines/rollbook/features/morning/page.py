@@ -7,7 +7,6 @@ It is made after the publish, so it never delays or blocks the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime
 from types import MappingProxyType
 
@@ -85,18 +84,6 @@ class MorningPage(Listener):
                 explore_url=mine.explore_url,
             )
         files.write(self.path, page.encode(), place.warehouse.mode)
-
-
-def looks_like_holidays(place: Place) -> str:
-    """What to do where many students turned inactive at once without terms; empty if they did not, or nobody knows."""
-    from rollbook.features.morning import morning
-
-    published, scratch = place.warehouse.published_file, place.warehouse.scratch
-    with suppress(duckdb.Error, RollbookError):  # other lines tell of a file that cannot be read
-        if published.is_file():
-            with connect(published, scratch=scratch, read_only=True) as con:
-                return morning.holidays(con)
-    return ""
 
 
 def make(

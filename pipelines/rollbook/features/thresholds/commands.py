@@ -40,7 +40,7 @@ def thresholds(
     """Show what the reasons to watch did in the past: how many were flagged, how many of them rightly, how early.
 
     Every landed day is evaluated again, by thresholds.csv as the last sync read it; with `--try completion_below=40
-    falling_points=8`, by these as well. Nothing is changed. A flag is right if the outcome came later: by default
+    missing_percent=40`, by these as well. Nothing is changed. A flag is right if the outcome came later: by default
     completion or score under the bounds at a term's end; or what own/outcomes.csv lists (student_id,on). Groups of one
     to four students are not shown.
 

@@ -4,4 +4,4 @@ CREATE OR REPLACE MACRO main.students_to_watch_as_of(day) AS TABLE
 WITH asked AS (
     SELECT MAX(snapshot_date) AS on_day FROM spans.days WHERE snapshot_date <= {{ m.landed(version, "day") }}
 ),
-{{ watch.students() }}
+{{ watch.on_list() }}

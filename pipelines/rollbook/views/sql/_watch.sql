@@ -1,15 +1,26 @@
 {#- Which students are to watch, and why: the only definition, for students_to_watch, watch_daily and their macros.
 
-    A statement imports this as `watch` and begins `WITH asked AS (...), {{ watch.watched() }}`. `asked` has one row per
-    day to evaluate, in the column `on_day`; its other columns are passed through. -#}
+    A student stays on the list for some school days after the last one with a reason, so several days decide who is on
+    the list of one. A statement imports this as `watch`, and begins `WITH asked AS (...), {{ watch.watched() }}`. -#}
 
 {#- The five reasons. -#}
-{%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_falling") -%}
+{%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_missing_work") -%}
 
-{#- The versions of some students only, materialized: otherwise DuckDB joins all days with all versions first. -#}
+{#- Of fewer members, one who misses work would be the class. -#}
+{%- set least_of_class = 10 -%}
+
+{#- The versions of some students, and of all in their classes, only; materialized: otherwise DuckDB joins all days with
+    all versions first. -#}
 {%- macro versions(whose) -%}
+their_student_classes AS MATERIALIZED (
+    SELECT * FROM history.student_classes
+    WHERE class_id IN (SELECT class_id FROM history.student_classes WHERE student_id IN ({{ whose }}))
+),
+those AS MATERIALIZED (
+    SELECT student_id FROM their_student_classes UNION SELECT * FROM ({{ whose }})
+),
 {% for table in ("students", "student_summaries", "student_activity") %}
-their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} WHERE student_id IN ({{ whose }})),
+their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} SEMI JOIN those USING (student_id)),
 {% endfor %}
 {%- endmacro -%}
 
@@ -18,145 +29,215 @@ their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} WHERE stude
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}
 
-{#- The days since a day that count: those of terms, as nobody is absent in a break. NULL terms: terms.csv has none, so
-    all days count. -#}
-{%- macro term_days(since) -%}
-CASE
-            WHEN terms IS NULL OR {{ since }} IS NULL THEN on_day - {{ since }}
-            ELSE CAST(LIST_SUM([
-                GREATEST(LEAST(t.last_day, on_day) - GREATEST(t.first_day - 1, {{ since }}), 0) FOR t IN terms
-            ]) AS BIGINT)
-        END
+{#- How many school days there were up to a day, and after one day up to another. -#}
+{%- macro number(day) -%}
+LEN([s FOR s IN school IF s <= {{ day }}])
+{%- endmacro -%}
+{%- macro days_since(since, until) -%}
+LEN([s FOR s IN school IF s > {{ since }} AND s <= {{ until }}])
 {%- endmacro -%}
 
-{#- The CTEs that end with `watched`, one row per asked day and student to watch on it. `whose` is a query of the ids to
-    evaluate; by default all students. `thresholds_of` is the relation of the thresholds. -#}
-{%- macro watched(whose="", thresholds_of="main.thresholds") -%}
-{%- set from = "their_" if whose else "history." -%}
-{%- set before = "(d.on_day - CAST(l.falling_days AS INTEGER))" -%}
-{{ versions(whose) if whose }}
-limits AS (
+{#- The first of the last `count` school days up to `seen_on`; NULL if there were fewer. -#}
+{%- macro last_days(count) -%}
+CASE WHEN number >= {{ count }} THEN COALESCE(school[number - {{ count }} + 1], seen_on + 1) END
+{%- endmacro -%}
+
+{#- CTEs: `limits`, one row with the thresholds, the first landed day, and the days of the `school`. Before the first
+    landed day nobody knows which they were: each weekday counts, of terms if terms.csv has any. No column is named as a
+    parameter of a macro. -#}
+{%- macro limits(thresholds_of="main.thresholds") -%}
+thresholds AS (
     SELECT
         {% for name in thresholds %}
-        MAX(value) FILTER (name = '{{ name }}') AS {{ name }},
+        CAST(MAX(value) FILTER (name = '{{ name }}') AS {{ "BIGINT" if name.endswith("_days") else "DOUBLE" }}) AS {{ name }},
         {% endfor %}
-        (SELECT LIST(t) FROM main.terms AS t) AS terms
+        (SELECT MIN(snapshot_date) FROM spans.days) AS first_landed
     FROM {{ thresholds_of }} AS h
 ),
--- Filter by day first, then join by student: few of a year's versions were valid on one day.
+school_days AS (
+    SELECT a.day AS held_on FROM main.active_days AS a CROSS JOIN thresholds WHERE 100 * active >= school_day_percent * listed
+    UNION
+    SELECT CAST(held_on AS DATE)
+    FROM (SELECT UNNEST(RANGE(first_landed - 365, first_landed, INTERVAL 1 DAY)) AS held_on FROM thresholds)
+    WHERE ISODOW(held_on) < 6
+        AND (NOT EXISTS (FROM main.terms) OR EXISTS (FROM main.terms WHERE held_on BETWEEN first_day AND last_day))
+),
+limits AS (
+    SELECT *, (SELECT COALESCE(LIST(held_on ORDER BY held_on), CAST([] AS DATE[])) FROM school_days) AS school
+    FROM thresholds
+)
+{%- endmacro -%}
+
+{#- The days that decide who is on the list of a day: itself, and the school days until which a reason lasts. -#}
+{%- macro deciding(day) -%}
+LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_days, 1) : {{ number(day) }}])
+{%- endmacro -%}
+
+{#- What is known of a student on a day: those with a reason keep it. -#}
+{%- set of_student = (
+    "student_id", "since", "registration_date", "completion_rate", "average_score", "last_activity_date",
+    "missing_before", "due_before", "newly_missing", "newly_due", "may_be_missing_work", "is_low_completion",
+    "is_low_score", "is_inactive", "is_never_logged_in",
+) -%}
+
+{#- CTEs from `looked` to `judged`: one row per row of it and student with a reason on its day, `seen_on`. Its other
+    columns are `keys`, and are passed through. `whose` is a query of the ids to judge; by default all students. -#}
+{%- macro judged(keys, whose="") -%}
+{%- set from = "their_" if whose else "history." -%}
+{%- set each = (keys ~ ", " if keys else "") ~ "seen_on" -%}
+{{ versions(whose) if whose }}
+windows AS (
+    SELECT
+        o.* EXCLUDE (number),
+        CASE WHEN number > missing_school_days THEN school[number - missing_school_days] END AS since,
+        {{ last_days("inactive_school_days") }} AS active_from,
+        {{ last_days("never_logged_in_school_days") }} AS logged_in_by
+    FROM (SELECT looked.*, {{ number("seen_on") }} AS number FROM looked CROSS JOIN limits) AS o CROSS JOIN limits
+),
+-- Filter by day first, then join by student: few of a year's versions were valid on one day. DuckDB pushes a filter by a
+-- key into the days only if a join stands before LATERAL.
 state AS (
-    SELECT d.*, l.*, v.*
-    FROM asked AS d CROSS JOIN limits AS l, LATERAL (
+    SELECT
+        d.*, v.*,
+        COALESCE(completion_rate < completion_below AND total_assignments >= low_completion_assignments, FALSE)
+            AS is_low_completion,
+        COALESCE(average_score < score_below, FALSE) AS is_low_score,
+        COALESCE(last_activity_date < active_from AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
+        COALESCE(NOT has_ever_logged_in AND registration_date < logged_in_by, FALSE) AS is_never_logged_in,
+        COALESCE(
+            is_comparable AND newly_missing >= missing_assignments AND 100 * newly_missing >= missing_percent * newly_due,
+            FALSE
+        ) AS may_be_missing_work
+    FROM windows AS d CROSS JOIN limits AS l, LATERAL (
         SELECT
-            s.student_id, s.name, s.email, s.reference_id, s.registration_date,
+            s.student_id, s.registration_date,
             a.has_ever_logged_in,
             m.total_assignments,
-            m.completed_assignments,
             m.completion AS completion_rate,
             m.average_score,
-            b.total_assignments AS total_before,
-            b.completed_assignments AS completed_before,
-            b.completion AS completion_rate_before,
-            b.average_score AS average_score_before,
-            a.assignment_missing_count - c.assignment_missing_count AS newly_missing,
             GREATEST(m.last_activity_date, a.last_activity_date) AS last_activity_date,
-            d.on_day - GREATEST(m.last_activity_date, a.last_activity_date) AS days_inactive
+            c.assignment_missing_count AS missing_before,
+            b.completed_assignments + c.assignment_missing_count AS due_before,
+            a.assignment_missing_count - c.assignment_missing_count AS newly_missing,
+            m.completed_assignments - b.completed_assignments + newly_missing AS newly_due,
+            -- Compare only where the work is the same: the service may begin to count again.
+            m.completed_assignments >= b.completed_assignments AND newly_due > 0 AS is_comparable
         FROM (
             SELECT * FROM {{ from }}students AS h
-            WHERE {{ m.valid_on("h", "d.on_day") }} AND h.is_registered IS DISTINCT FROM 0
+            WHERE {{ m.valid_on("h", "d.seen_on") }} AND h.is_registered IS DISTINCT FROM 0
         ) AS s
         LEFT JOIN (
             SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ m.valid_on("h", "d.on_day") }}
+            WHERE {{ m.valid_on("h", "d.seen_on") }}
         ) AS m USING (student_id)
         LEFT JOIN (
-            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.on_day") }}
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.seen_on") }}
         ) AS a USING (student_id)
         LEFT JOIN (
-            SELECT *, {{ metric.completion }} AS completion FROM {{ from }}student_summaries AS h
-            WHERE {{ m.valid_on("h", before) }}
+            SELECT * FROM {{ from }}student_summaries AS h WHERE {{ m.valid_on("h", "d.since") }}
         ) AS b USING (student_id)
         LEFT JOIN (
-            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", before) }}
+            SELECT * FROM {{ from }}student_activity AS h WHERE {{ m.valid_on("h", "d.since") }}
         ) AS c USING (student_id)
     ) AS v
 ),
-judged AS (
+-- What a class lacks: its share, and as many pieces as three of four lack, which may be a teacher who marks late. One
+-- pass over all members, which keeps those who may have a reason.
+classes AS (
+    SELECT
+        {{ keys ~ "," if keys }} s.seen_on, e.class_id,
+        COUNT(*) FILTER (is_comparable) >= {{ least_of_class }} AND e.class_id IS NOT NULL AS is_compared,
+        SUM(GREATEST(newly_missing, 0)) FILTER (is_comparable) / SUM(newly_due) FILTER (is_comparable) AS class_share,
+        QUANTILE_DISC(GREATEST(newly_missing, 0), 0.25) FILTER (is_comparable) AS class_lacks,
+        LIST(STRUCT_PACK({% for name in of_student %}{{ name }} := s.{{ name }}{{ ", " if not loop.last }}{% endfor %}))
+            FILTER (is_low_completion OR is_low_score OR is_inactive OR is_never_logged_in OR may_be_missing_work) AS members
+    FROM state AS s LEFT JOIN {{ from }}student_classes AS e
+        ON e.student_id = s.student_id AND {{ m.valid_on("e", "s.seen_on") }}
+    GROUP BY {{ each }}, e.class_id
+),
+students AS (
+    SELECT
+        {{ each }},
+        ANY_VALUE(member) AS of_student,
+        MAX(class_share) FILTER (is_compared) AS class_share,
+        COALESCE(SUM(class_lacks) FILTER (is_compared), 0) AS class_lacks
+    FROM (SELECT * EXCLUDE (members), UNNEST(members) AS member FROM classes)
+    GROUP BY {{ each }}, member.student_id
+),
+flagged AS (
     SELECT
         *,
-        {{ term_days("last_activity_date") }} AS term_days_inactive,
-        {{ term_days("registration_date") }} AS term_days_registered,
-        COALESCE(completion_rate < completion_below AND total_assignments >= least_assignments, FALSE)
-            AS is_low_completion,
-        COALESCE(average_score < score_below, FALSE) AS is_low_score,
-        CASE WHEN terms IS NULL THEN inactive_days ELSE inactive_term_days END AS inactive_after,
-        COALESCE(term_days_inactive >= inactive_after AND has_ever_logged_in IS DISTINCT FROM FALSE, FALSE) AS is_inactive,
-        COALESCE(NOT has_ever_logged_in AND term_days_registered >= never_logged_in_days, FALSE)
-            AS is_never_logged_in,
-        -- Compare only if totals did not reset and both days have enough assignments.
-        total_before >= least_assignments AND total_assignments >= total_before
-            AND completed_assignments >= completed_before AS is_comparable,
-        COALESCE(
-            is_comparable AND completion_rate_before - completion_rate > falling_points
-            AND newly_missing > completed_assignments - completed_before, FALSE
-        ) AS is_completion_falling,
-        COALESCE(is_comparable AND average_score_before - average_score > falling_score_points, FALSE)
-            AS is_score_falling,
-        is_completion_falling OR is_score_falling AS is_falling
-    FROM state
+        newly_due * COALESCE(missing_before / NULLIF(due_before, 0), 0) AS expected_as_before,
+        ROUND(GREATEST(newly_due * COALESCE(class_share, 0), class_lacks, expected_as_before), 1) AS expected_missing,
+        newly_missing - expected_missing AS excess,
+        may_be_missing_work AND excess >= missing_assignments AND 100 * excess >= missing_percent * newly_due
+            AS is_missing_work,
+        {% for flag in flags %}CAST({{ flag }} AS INTEGER){{ " + " if not loop.last }}{% endfor %} AS reason_count
+    FROM (SELECT {{ each }}, class_share, class_lacks, UNNEST(of_student) FROM students) CROSS JOIN limits
+    {{ "WHERE student_id IN (" ~ whose ~ ")" if whose }}
 ),
 weighed AS (
     SELECT
         *,
-        {% for flag in flags %}CAST({{ flag }} AS INTEGER){{ " + " if not loop.last }}{% endfor %} AS reason_count,
+        CASE WHEN is_inactive THEN {{ days_since("last_activity_date", "seen_on") }} END AS days_away,
+        CASE WHEN is_never_logged_in THEN {{ days_since("registration_date", "seen_on") }} END AS days_registered
+    FROM flagged WHERE reason_count > 0
+),
+judged AS (
+    SELECT
+        * EXCLUDE (school),
         ROUND(
             {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
             + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
-            + {{ counts("is_inactive", "term_days_inactive - inactive_after", "inactive_after") }}
-            + {{ counts("is_never_logged_in", "term_days_registered - never_logged_in_days", "never_logged_in_days") }}
-            + GREATEST(
-                {{ counts(
-                    "is_completion_falling", "completion_rate_before - completion_rate - falling_points", "falling_points"
-                ) }},
-                {{ counts(
-                    "is_score_falling", "average_score_before - average_score - falling_score_points",
-                    "falling_score_points"
-                ) }}
-            ),
+            + {{ counts("is_inactive", "days_away - inactive_school_days", "inactive_school_days") }}
+            + {{ counts(
+                "is_never_logged_in", "days_registered - never_logged_in_school_days", "never_logged_in_school_days"
+            ) }}
+            + {{ counts("is_missing_work", "excess - missing_assignments", "missing_assignments") }},
             2
-        ) AS severity
-    FROM judged
-),
-watched AS (
-    SELECT
-        *,
+        ) AS severity,
         CONCAT_WS(
             '; ',
+            CASE WHEN is_missing_work THEN FORMAT(
+                '{} of {} assignments due since {} are missing, {:g} expected ({})',
+                newly_missing, newly_due, since, expected_missing,
+                CASE
+                    WHEN expected_missing = 0 THEN 'none before'
+                    WHEN class_lacks >= expected_missing THEN 'as most of the class'
+                    WHEN newly_due * class_share > expected_as_before THEN FORMAT('{:.0f} % in the class', 100 * class_share)
+                    ELSE FORMAT('{} of {} before', missing_before, due_before)
+                END
+            ) END,
             CASE WHEN is_never_logged_in THEN 'never logged in, registered ' || registration_date END,
-            CASE WHEN is_inactive
-                THEN FORMAT('inactive for {} days{}', term_days_inactive, CASE WHEN terms IS NOT NULL THEN ' of term' ELSE '' END)
-                END,
-            CASE WHEN is_completion_falling
-                THEN FORMAT(
-                    'completion fell from {:g} to {:g} % in {:g} days: {} of {} assignments, was {} of {}; {} more missing',
-                    completion_rate_before, completion_rate, falling_days, completed_assignments, total_assignments,
-                    completed_before, total_before, newly_missing
-                ) END,
-            CASE WHEN is_score_falling
-                THEN FORMAT(
-                    'score fell from {:g} to {:g} in {:g} days', average_score_before, average_score, falling_days
-                ) END,
+            CASE WHEN is_inactive THEN FORMAT('inactive for {} school days', days_away) END,
             CASE WHEN is_low_completion
                 THEN FORMAT('low completion ({:g} %, under {:g})', completion_rate, completion_below) END,
             CASE WHEN is_low_score THEN FORMAT('low score ({:g}, under {:g})', average_score, score_below) END
         ) AS reason
     FROM weighed
-    WHERE reason_count > 0
 )
 {%- endmacro -%}
 
-{#- The rows of students_to_watch, from the CTEs above. -#}
-{%- macro students() -%}
+{#- CTEs from `asked`, with one row per day in `on_day`, to `watched`: one row per day and student on its list, with the
+    latest day that decides. -#}
+{%- macro watched(thresholds_of="main.thresholds") -%}
+{{ limits(thresholds_of) }},
+pairs AS (SELECT on_day, UNNEST({{ deciding("on_day") }}) AS seen_on FROM asked CROSS JOIN limits),
+looked AS (SELECT DISTINCT seen_on FROM pairs),
+{{ judged("") }},
+-- A reason of some days ago puts nobody on the list who has left since.
+watched AS (
+    SELECT p.on_day, s.name, s.reference_id, s.email, j.*
+    FROM pairs AS p
+    INNER JOIN judged AS j USING (seen_on)
+    INNER JOIN history.students AS s
+        ON s.student_id = j.student_id AND {{ m.valid_on("s", "p.on_day") }} AND s.is_registered IS DISTINCT FROM 0
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY p.on_day, j.student_id ORDER BY seen_on DESC) = 1
+)
+{%- endmacro -%}
+
+{#- The rows of students_to_watch, for the one day of `asked`. -#}
+{%- macro on_list() -%}
 {{ watched() }},
 titles AS (
     SELECT e.student_id, STRING_AGG(e.class_title, '; ' ORDER BY e.class_title, e.class_id) AS class_titles
@@ -173,62 +254,101 @@ SELECT
     w.student_id,
     w.reference_id,
     w.email,
+    w.seen_on AS reason_on,
     w.reason_count,
     {% for flag in flags %}
     w.{{ flag }},
     {% endfor %}
+    w.newly_missing,
+    w.newly_due,
+    w.expected_missing,
     w.completion_rate,
-    w.completion_rate_before,
     w.average_score,
-    w.average_score_before,
     w.last_activity_date,
-    w.days_inactive,
-    w.term_days_inactive
+    w.on_day - w.last_activity_date AS days_inactive
 FROM watched AS w LEFT JOIN titles AS t USING (student_id)
 ORDER BY w.severity DESC, w.student_id
 {%- endmacro -%}
 
-{#- The rows of watch_daily; `whose` as in `watched`. -#}
-{%- macro daily(whose="") -%}
+{#- The rows of watch_daily; `whose` as in `judged`. Each landed day looks at its own days, so that a filter by a day
+    looks at no others; `at_once` looks at every day once, for all rows, or for those since `from_day`. -#}
+{%- macro daily(whose="", at_once=false, from_day="") -%}
+{%- set keys = "snapshot_date, day_before, decides, decided_before" -%}
 WITH landed AS (
     SELECT snapshot_date, LAG(snapshot_date) OVER (ORDER BY snapshot_date) AS day_before FROM spans.days
 ),
-asked AS (SELECT snapshot_date, day_before, UNNEST([snapshot_date, day_before]) AS on_day FROM landed),
-{{ watched(whose) }},
+{{ limits() }},
+deciding AS (
+    SELECT
+        snapshot_date, day_before, {{ deciding("snapshot_date") }} AS now,
+        CASE WHEN day_before IS NULL THEN [] ELSE {{ deciding("day_before") }} END AS before
+    FROM landed CROSS JOIN limits
+    {{ "WHERE COALESCE(snapshot_date >= CAST(" ~ from_day ~ " AS DATE), TRUE)" if from_day }}
+),
+pairs AS (
+    SELECT
+        snapshot_date, day_before, seen_on,
+        LIST_CONTAINS(now, seen_on) AS decides, LIST_CONTAINS(before, seen_on) AS decided_before
+    FROM (SELECT *, UNNEST(LIST_DISTINCT(now || before)) AS seen_on FROM deciding)
+),
+{% if at_once %}
+looked AS (SELECT DISTINCT seen_on FROM pairs),
+{{ judged("", whose) }},
+decided AS (SELECT * FROM pairs INNER JOIN judged USING (seen_on)),
+{% else %}
+looked AS (FROM pairs),
+{{ judged(keys) }},
+decided AS (FROM judged),
+{% endif %}
 paired AS (
     SELECT
-        snapshot_date, student_id, day_before,
-        {% for column in ("name", "severity", "reason") %}
-        ANY_VALUE({{ column }}) FILTER (on_day = snapshot_date) AS {{ column }},
-        ANY_VALUE({{ column }}) FILTER (on_day < snapshot_date) AS {{ column }}_before,
+        snapshot_date, day_before, student_id,
+        {% for column in ("severity", "reason", "reason_count") + flags %}
+        ARG_MAX({{ column }}, seen_on) FILTER (decides) AS {{ column }},
         {% endfor %}
-        {% for flag in flags %}
-        COALESCE(BOOL_OR({{ flag }}) FILTER (on_day = snapshot_date), FALSE) AS {{ flag }},
+        {% for column in ("severity", "reason") %}
+        ARG_MAX({{ column }}, seen_on) FILTER (decided_before) AS {{ column }}_before,
         {% endfor %}
-        COALESCE(MAX(reason_count) FILTER (on_day = snapshot_date), 0) AS reason_count
-    FROM watched
-    GROUP BY snapshot_date, student_id, day_before
+    FROM decided GROUP BY snapshot_date, day_before, student_id
+),
+-- As in `watched`: who has left is on no list.
+listed AS (
+    SELECT
+        p.* REPLACE (
+            {% for column in ("severity", "reason", "reason_count") + flags %}
+            CASE WHEN s.student_id IS NOT NULL AND s.is_registered IS DISTINCT FROM 0 THEN p.{{ column }} END AS {{ column }},
+            {% endfor %}
+            {% for column in ("severity", "reason") %}
+            CASE WHEN b.student_id IS NOT NULL AND b.is_registered IS DISTINCT FROM 0 THEN p.{{ column }}_before END
+                AS {{ column }}_before{{ "," if not loop.last }}
+            {% endfor %}
+        ),
+        COALESCE(s.name, b.name) AS name,
+        s.student_id IS NOT NULL AS is_listed
+    FROM paired AS p
+    LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
+    LEFT JOIN history.students AS b ON b.student_id = p.student_id AND {{ m.valid_on("b", "p.day_before") }}
 )
 SELECT
-    p.snapshot_date,
-    p.student_id,
-    COALESCE(s.name, p.name_before) AS name,
+    snapshot_date,
+    student_id,
+    name,
     CASE
-        WHEN p.day_before IS NULL THEN NULL
-        WHEN p.severity IS NULL THEN 'no longer to watch'
-        WHEN p.severity_before IS NULL THEN 'newly to watch'
+        WHEN day_before IS NULL THEN NULL
+        WHEN severity IS NULL THEN 'no longer to watch'
+        WHEN severity_before IS NULL THEN 'newly to watch'
         ELSE 'still to watch'
     END AS change,
-    p.severity,
-    p.severity_before,
-    p.reason,
-    p.reason_before,
-    p.reason_count,
+    severity,
+    severity_before,
+    reason,
+    reason_before,
+    COALESCE(reason_count, 0) AS reason_count,
     {% for flag in flags %}
-    p.{{ flag }},
+    COALESCE({{ flag }}, FALSE) AS {{ flag }},
     {% endfor %}
-    s.student_id IS NOT NULL AS is_listed
-FROM paired AS p
-LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
-ORDER BY p.snapshot_date, p.severity DESC NULLS LAST, p.student_id
+    is_listed
+FROM listed
+WHERE severity IS NOT NULL OR severity_before IS NOT NULL
+ORDER BY snapshot_date, severity DESC NULLS LAST, student_id
 {%- endmacro -%}

@@ -10,7 +10,7 @@
 --   students_added           Students who were new or back on that day; NULL on the first landed day.
 --   students_removed         Students no longer listed since that day; NULL on the first landed day.
 --   average_completion_rate  The average completion_rate over the students with assignments, percent.
---   low_completion_students  Students under the current completion_below threshold, with least_assignments or more.
+--   low_completion_students  Students under the current completion_below threshold, with low_completion_assignments.
 --   average_score            The average average_score over the students who have one.
 --   scored_students          Students who have a score.
 --   active_students          Students whose last activity was on that day or within the seven days before.
@@ -59,7 +59,7 @@ summed AS (
         SUM(CAST(completion AS DECIMAL(18, 6))) AS completion,
         COUNT(*) FILTER (
             completion < {{ limit("completion_below") }}
-            AND total_assignments >= {{ limit("least_assignments") }}
+            AND total_assignments >= {{ limit("low_completion_assignments") }}
         ) AS low,
         COUNT(average_score) AS scored,
         SUM(CAST(average_score AS DECIMAL(18, 6))) AS score,

@@ -3,17 +3,21 @@
 -- order: severity DESC, name, student_id
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
--- Students whom the service lists as not registered are not to watch: data_quality names them.
--- Completion is low or falling only with least_assignments or more: of three assignments, one is a third. A student who
--- never logged in is not also inactive. With terms in terms.csv, only days of term count, for both.
+-- Students whom the service lists as not registered are not to watch: data_quality names them. A student leaves the list
+-- after stays_school_days without a reason; until then, the row says when the last one was.
 --
--- The service may begin to count again, with a term or a year: 12 of 12, then 4 of 5, is other work and no fall. So a
--- fall is told only where neither total_assignments nor completed_assignments is lower than before. Completion must have
--- fallen by more than falling_points, with more assignments newly missing than newly completed; without a count of
--- missing ones, then and now, it is not falling.
+-- Work is missing where more assignments are newly missing, of those that fell due within missing_school_days, than was
+-- to be expected: by missing_assignments or more, and by missing_percent of those that fell due. Expected is the largest
+-- of three: the student's own share of missing work before; the share that is missing in any class of the student's in
+-- the same days; and as many as three of four students of these classes lack, which may be a teacher who marks late.
+-- Classes of fewer than ten are not compared. The service may begin to count again, with a term or a year: where fewer
+-- assignments are completed than before, nothing is compared.
+--
+-- School days are found in the records: see main.active_days; before the first landed day, each weekday counts, of terms
+-- if terms.csv has any. A student who never logged in is not also inactive.
 --
 -- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
--- points, inactive or not logged in for twice as long, a fall twice as deep. severity is their sum, 1 to 10.
+-- points, inactive or not logged in for twice as long, twice as many missing. severity is their sum, 1 to 10.
 --
 --   name                     Full name.
 --   severity                 1 to 10, the sum over the reasons: each counts 1 at its threshold, up to 2 at twice that.
@@ -22,19 +26,20 @@
 --   student_id               Unique student user id.
 --   reference_id             The institution's own student id.
 --   email                    Student email address.
+--   reason_on                The latest day with a reason, of which the reason, its flags and its figures are.
 --   reason_count             How many of the five reasons apply.
---   is_low_completion        completion_rate is under completion_below, with least_assignments or more.
+--   is_low_completion        completion_rate is under completion_below, with low_completion_assignments or more.
 --   is_low_score             average_score is under score_below.
---   is_inactive              The last activity is inactive_term_days of term ago, or inactive_days without terms.
---   is_never_logged_in       Never logged in, though registered never_logged_in_days ago or longer, in days of term.
---   is_falling               Completion or score fell within falling_days by more than its threshold, as said above.
---   completion_rate          Assignment completion now, percent.
---   completion_rate_before   Completion falling_days before the newest landed day; NULL if not known then.
---   average_score            Average score now.
---   average_score_before     Average score falling_days before the newest landed day; NULL if not known then.
+--   is_inactive              No activity for inactive_school_days or longer.
+--   is_never_logged_in       Never logged in, though registered for never_logged_in_school_days or longer.
+--   is_missing_work          More assignments are newly missing than expected, as said above.
+--   newly_missing            Assignments newly missing within missing_school_days; NULL if not known.
+--   newly_due                Assignments that fell due in these days: completed or missing.
+--   expected_missing         How many of them were to be expected missing.
+--   completion_rate          Assignment completion, percent.
+--   average_score            Average score.
 --   last_activity_date       Day of the last activity.
 --   days_inactive            Days from the last activity to the newest landed day.
---   term_days_inactive       Those of them that are in a term of terms.csv; all of them if it names none.
 {% import "_watch.sql" as watch with context %}
 WITH asked AS (SELECT MAX(snapshot_date) AS on_day FROM spans.days),
-{{ watch.students() }}
+{{ watch.on_list() }}

@@ -2,8 +2,8 @@
 -- key: snapshot_date, student_id
 -- tells: periods
 --
--- Every day is evaluated by the current thresholds. Filter by a day, as a date literal (a subquery reads all days), or
--- by a student; for several, use watch_daily_of(students). Unfiltered, it is long.
+-- Every day is evaluated by the current thresholds. Filter by a day, as a date literal (a subquery reads all days); for
+-- students, use watch_daily_of(students). Unfiltered, it is long.
 --
 --   snapshot_date       The landed day.
 --   student_id          The student's id at the records service.
@@ -18,7 +18,7 @@
 --   is_low_score        Whether the score was low.
 --   is_inactive         Whether the student was inactive.
 --   is_never_logged_in  Whether the student had never logged in.
---   is_falling          Whether completion or score was falling fast.
+--   is_missing_work     Whether more work was missing than expected.
 --   is_listed           Whether the student was listed on that day. If not, the student is no longer to watch.
 {% import "_watch.sql" as watch with context %}
 {{ watch.daily() }}

@@ -1,8 +1,9 @@
--- Explore: of some students, the day since when they are, or were, to watch without a break, and their classes on a day.
+-- Explore: of some students, the day since when they are, or were, to watch without a break (NULL if for longer than a
+-- hundred days), and their classes on a day.
 SELECT spells.student_id, spells.since, titles.classes
 FROM (
     SELECT student_id, MAX(snapshot_date) FILTER (change IS NULL OR change = 'newly to watch') AS since
-    FROM watch_daily_of({{ students }})
+    FROM watch_daily_of({{ students }}, from_day := CAST($day AS DATE) - 100)
     WHERE snapshot_date <= CAST($day AS DATE)
     GROUP BY student_id
 ) AS spells
