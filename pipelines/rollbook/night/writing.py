@@ -209,6 +209,7 @@ class Writer:
             log.info("%s is brought to format %d", path.name, FORMAT)
             with place.warehouse.finishing(path) as con:
                 schema.upgrade(con)
+                schema.ensure(con, schema.declared(place.lake.declared))  # a later version may have more tables
                 catalog.create_views(con)
             place.warehouse.replace(path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from rollbook.sandbox import MadeUpInstitution
 from rollbook.sandbox.institution import LONG_HOLIDAY, is_holiday
-from rollbook.store import schema
+from rollbook.store import ops, schema
 from rollbook.views import catalog, editable
 from rollbook.views.editable import Term, Threshold
 
@@ -59,6 +59,7 @@ def year(
             con.execute(f"INSERT INTO history.{table} BY NAME FROM rows")
             con.unregister("rows")
         editable.fill(con, thresholds, terms)
+        ops.stamp(con, datetime(2026, 11, 30, tzinfo=UTC))
 
 
 def _history(institution: MadeUpInstitution, days: Sequence[date]) -> dict[str, list[Row]]:
