@@ -167,7 +167,7 @@ MISSING: dict[str, tuple[tuple[int, int | None], tuple[int, int | None], int | N
         (10, 0),
         (10, 5),
         FIFTH,
-        "5 of 5 assignments due since {} are missing, 1.4 expected (28 % in the class)",
+        "5 of 5 assignments due since {} are missing, 1.3 expected (25 % in the class)",
     ),
     "as half of the class": ((10, 0), (11, 4), HALF, None),
     "marked late": ((10, 0), (10, 2), ONE_EACH, None),
@@ -182,9 +182,9 @@ def test_work_is_missing_where_more_is_than_expected(hand: Hand) -> None:
     hand.school(*D)
     since = D[-8]
     others = {
-        FIFTH: (*[(15, 0)] * 6, *[(12, 3)] * 3),
+        FIFTH: (*[(15, 0)] * 7, *[(12, 3)] * 3),
         HALF: [(12, 2), (13, 3)] * 5,
-        ONE_EACH: [(19, 1)] * 9,
+        ONE_EACH: [(19, 1)] * 10,
     }
     states = {f"mate {n} of {c}": ((10, 0), each, c, None) for c, of in others.items() for n, each in enumerate(of)}
     for number, (name, (before, now, class_id, _)) in enumerate((MISSING | states).items()):
@@ -220,6 +220,9 @@ def test_a_reason_lasts_for_five_school_days(hand: Hand) -> None:
     assert days[until].isoformat() == "2026-11-12", "a weekend is between"
     changes = [None, *["still to watch"] * (until - 1), "no longer to watch", "newly to watch", *["still to watch"] * 2]
     assert [change for _, change in hand.ask(listed)] == [*changes, "no longer to watch"]
+    reasons = f"SELECT reason FROM watch_daily WHERE snapshot_date IN ('{days[2]}', '{days[3]}') ORDER BY snapshot_date"
+    why = "low score (40, under 50)"
+    assert hand.ask(reasons) == [(why,), (f"{why} (last on {days[2]})",)]
     hand.con.execute("UPDATE main.thresholds SET value = 0 WHERE name = 'stays_school_days'")
     assert [day for day, change in hand.ask(listed) if change == "no longer to watch"] == [days[3], days[14]]
 

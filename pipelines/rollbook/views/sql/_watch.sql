@@ -6,8 +6,8 @@
 {#- The five reasons. -#}
 {%- set flags = ("is_low_completion", "is_low_score", "is_inactive", "is_never_logged_in", "is_missing_work") -%}
 
-{#- Of fewer members, one who misses work would be the class. -#}
-{%- set least_of_class = 10 -%}
+{#- A class is compared if the work of so many others in it is known: else its share would tell of single ones. -#}
+{%- set others = 10 -%}
 
 {#- The versions of some students, and of all in their classes, only; materialized: otherwise DuckDB joins all days with
     all versions first. -#}
@@ -146,7 +146,7 @@ state AS (
 classes AS (
     SELECT
         {{ keys ~ "," if keys }} s.seen_on, e.class_id,
-        COUNT(*) FILTER (is_comparable) >= {{ least_of_class }} AND e.class_id IS NOT NULL AS is_compared,
+        COUNT(*) FILTER (is_comparable) > {{ others }} AND e.class_id IS NOT NULL AS is_compared,
         SUM(GREATEST(newly_missing, 0)) FILTER (is_comparable) / SUM(newly_due) FILTER (is_comparable) AS class_share,
         QUANTILE_DISC(GREATEST(newly_missing, 0), 0.25) FILTER (is_comparable) AS class_lacks,
         LIST(STRUCT_PACK({% for name in of_student %}{{ name }} := s.{{ name }}{{ ", " if not loop.last }}{% endfor %}))
@@ -218,6 +218,11 @@ judged AS (
 )
 {%- endmacro -%}
 
+{#- A reason of an earlier day says so. -#}
+{%- macro dated(reason, seen_on, on_day) -%}
+{{ reason }} || CASE WHEN {{ seen_on }} < {{ on_day }} THEN FORMAT(' (last on {})', {{ seen_on }}) ELSE '' END
+{%- endmacro -%}
+
 {#- CTEs from `asked`, with one row per day in `on_day`, to `watched`: one row per day and student on its list, with the
     latest day that decides. -#}
 {%- macro watched(thresholds_of="main.thresholds") -%}
@@ -227,7 +232,9 @@ looked AS (SELECT DISTINCT seen_on FROM pairs),
 {{ judged("") }},
 -- A reason of some days ago puts nobody on the list who has left since.
 watched AS (
-    SELECT p.on_day, s.name, s.reference_id, s.email, j.*
+    SELECT
+        p.on_day, s.name, s.reference_id, s.email,
+        j.* REPLACE ({{ dated("j.reason", "j.seen_on", "p.on_day") }} AS reason)
     FROM pairs AS p
     INNER JOIN judged AS j USING (seen_on)
     INNER JOIN history.students AS s
@@ -303,12 +310,12 @@ decided AS (FROM judged),
 paired AS (
     SELECT
         snapshot_date, day_before, student_id,
-        {% for column in ("severity", "reason", "reason_count") + flags %}
+        {% for column in ("severity", "reason_count") + flags %}
         ARG_MAX({{ column }}, seen_on) FILTER (decides) AS {{ column }},
         {% endfor %}
-        {% for column in ("severity", "reason") %}
-        ARG_MAX({{ column }}, seen_on) FILTER (decided_before) AS {{ column }}_before,
-        {% endfor %}
+        ARG_MAX({{ dated("reason", "seen_on", "snapshot_date") }}, seen_on) FILTER (decides) AS reason,
+        ARG_MAX(severity, seen_on) FILTER (decided_before) AS severity_before,
+        ARG_MAX({{ dated("reason", "seen_on", "day_before") }}, seen_on) FILTER (decided_before) AS reason_before
     FROM decided GROUP BY snapshot_date, day_before, student_id
 ),
 -- As in `watched`: who has left is on no list.

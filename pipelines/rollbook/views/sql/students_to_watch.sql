@@ -4,13 +4,13 @@
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
 -- Students whom the service lists as not registered are not to watch: data_quality names them. A student leaves the list
--- after stays_school_days without a reason; until then, the row says when the last one was.
+-- after stays_school_days without a reason; until then, the reason says when it last applied.
 --
 -- Work is missing where more assignments are newly missing, of those that fell due within missing_school_days, than was
 -- to be expected: by missing_assignments or more, and by missing_percent of those that fell due. Expected is the largest
 -- of three: the student's own share of missing work before; the share that is missing in any class of the student's in
 -- the same days; and as many as three of four students of these classes lack, which may be a teacher who marks late.
--- Classes of fewer than ten are not compared. The service may begin to count again, with a term or a year: where fewer
+-- A class is compared if ten others are in it. The service may begin to count again, with a term or a year: where fewer
 -- assignments are completed than before, nothing is compared.
 --
 -- School days are found in the records: see main.active_days; before the first landed day, each weekday counts, of terms
