@@ -7,6 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from rollbook.features.morning import morning
 from rollbook.views import editable
 from rollbook.views.editable import Term
 from tests.support.nights import House, new_house, night
@@ -102,8 +103,9 @@ def test_before_the_first_night_weekdays_of_terms_count(empty_school: House, ter
     assert empty_school.query(WATCHED) == []
 
 
-def test_holidays_are_found_in_the_records(empty_school: House) -> None:
+def test_holidays_are_found_in_the_records(empty_school: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without terms: nobody is active for nights on end, and nobody is absent."""
+    monkeypatch.setattr(morning, "DAYS_WITHOUT_SCHOOL", 7)
     at_school = [night(n) for n in range(1, 6)]
     for n in range(1, 6):
         empty_school.night(n, pupils(night(n), {3: min(night(2), night(n)), 4: night(1)}), classes(1))
@@ -114,12 +116,14 @@ def test_holidays_are_found_in_the_records(empty_school: House) -> None:
     active = [*zip(at_school, (40, 39, 38, 38, 38), strict=True), (night(9), 6)]
     assert days == [(day, count, 40) for day, count in active]
     assert empty_school.query(WATCHED) == []
+    assert "No school day was found" in page(empty_school), "holidays, or school_day_percent is too high"
     for n in (13, 14, 15):
         empty_school.night(n, pupils(night(n), {3: night(2), 4: night(1), 5: night(5)}))
     assert empty_school.query(WATCHED) == [
         (3, "inactive for 6 school days", 13),
         (4, "inactive for 7 school days", 14),
     ], "five days before the holidays, and three after"
+    assert "No school day was found" not in page(empty_school)
 
 
 def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school: House) -> None:

@@ -15,7 +15,7 @@ from rollbook.reading.charts import SQUARE, Chart, Row, sparkline
 FIRST = date(2026, 10, 23)
 MINUS, CROSS, DASH = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}"
 EMPTY = Morning(
-    school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, silence=None, terms_ended=None, is_counted_again=False, several_reasons=0,
+    school="Linden Vale", day=FIRST, students=0, active_classes=0, changes=(), to_watch=0, silence=None, is_without_school=False, terms_ended=None, is_counted_again=False, several_reasons=0,
     watch_changes=None, by_reason=(), by_severity=(), watched=(), watched_classes=0, ahead=(), behind=(), trend=(), nights=(), named=(),
 )  # fmt: skip
 

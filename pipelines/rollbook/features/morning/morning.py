@@ -50,6 +50,8 @@ CLASSES_COMPARED = 6
 NAMED, NAMED_AT_ONCE = 400, 20  # on the first night the rest are folded, later those as before
 # A common silence: of so many students or more, most are inactive and hardly any is active.
 SILENT_STUDENTS, SILENT_SHARE, ACTIVE_SHARE = 10, 0.5, 0.1
+# So many nights without a school day are holidays, or a school in which fewer work on a day.
+DAYS_WITHOUT_SCHOOL = 21
 HOW_TO_TERMS = (
     "Write the school's terms into terms.csv in the warehouse's folder, below its heading a line each, such as"
     " Autumn,2026-09-01,2026-12-18: of the days before the first night, only those of terms count then"
@@ -136,6 +138,7 @@ class Morning:
     active_classes: int
     changes: tuple[str, ...]  # of the newest day, in sentences
     silence: Silence | None
+    is_without_school: bool  # no school day was found for so long that it may be a mistake
     terms_ended: date | None  # the last day of the last term, if that is over
     to_watch: int
     several_reasons: int
@@ -177,6 +180,7 @@ def load_morning(
         active_classes=_one(con, "SELECT COUNT(*) FROM main.classes WHERE class_status = 1"),
         changes=tuple(_changes(con, day)),
         silence=silence,
+        is_without_school=_is_without_school(con),
         terms_ended=_one(con, f"SELECT MAX(last_day) FROM main.terms HAVING MAX(last_day) < DATE '{day}'"),
         to_watch=to_watch,
         several_reasons=several,
@@ -277,6 +281,19 @@ def _common_silence(con: duckdb.DuckDBPyConnection, students: int, active: int) 
     con.execute("DELETE FROM to_watch WHERE is_inactive AND reason_count = 1")
     con.execute("UPDATE to_watch SET is_inactive = FALSE, reason_count = reason_count - 1 WHERE is_inactive")
     return Silence(inactive, has_terms=_one(con, "SELECT COUNT(*) FROM main.terms") > 0)
+
+
+def _is_without_school(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether none of the last landed days was a school day, by main.active_days."""
+    query = f"""
+        SELECT COUNT(*) = {DAYS_WITHOUT_SCHOOL} AND COUNT(a.day) = 0
+        FROM (SELECT snapshot_date AS day FROM spans.days ORDER BY day DESC LIMIT {DAYS_WITHOUT_SCHOOL}) AS d
+        LEFT JOIN (
+            SELECT day FROM main.active_days
+            WHERE 100 * active >= listed * (SELECT value FROM main.thresholds WHERE name = 'school_day_percent')
+        ) AS a USING (day)
+    """
+    return bool(_one(con, query))
 
 
 def _counted_again(con: duckdb.DuckDBPyConnection, since: date) -> int:
