@@ -91,7 +91,7 @@ ALWAYS: dict[str, object] = {
     "key_of": {"students": "student_id"},
     "contacted": "contacted.csv",
     "month": "contacted-",
-    "reasons": ("is_falling", "any"),
+    "reasons": ("is_missing_work", "any"),
     "severities": ((4, "high"), (0, "low")),
     "fortnight": 14,
 }

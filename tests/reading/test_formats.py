@@ -146,11 +146,11 @@ def test_an_excel_cell_is_text_even_if_it_looks_like_a_formula(nasty: School, ou
 
 
 def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: School, out: Path) -> None:
-    write(fortnight, "SELECT reason, last_activity_date, is_falling FROM students_to_watch", Format.XLSX, out)
+    write(fortnight, "SELECT reason, last_activity_date, is_missing_work FROM students_to_watch", Format.XLSX, out)
     sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
     ((longest,),) = fortnight.rows("SELECT MAX(LENGTH(reason)) FROM students_to_watch")
     widths = [round(sheet.column_dimensions[letter].width) for letter in "ABC"]
-    assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(14, abs=1)]
+    assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(17, abs=1)]
     assert sheet["B3"].number_format == "yyyy-mm-dd"
 
 

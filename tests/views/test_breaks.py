@@ -120,10 +120,37 @@ def test_holidays_are_found_in_the_records(empty_school: House, monkeypatch: pyt
     for n in (13, 14, 15):
         empty_school.night(n, pupils(night(n), {3: night(2), 4: night(1), 5: night(5)}))
     assert empty_school.query(WATCHED) == [
-        (3, "inactive for 6 school days", 13),
-        (4, "inactive for 7 school days", 14),
-    ], "five days before the holidays, and three after"
+        (3, "inactive for 5 school days", 13),
+        (4, "inactive for 6 school days", 14),
+    ], "three or four days before the holidays, and two after, as far as is known"
     assert "No school day was found" not in page(empty_school)
+
+
+def test_a_night_says_what_is_said_of_it_later(empty_school: House) -> None:
+    """Nights are after midnight: the day before is the last one that is known."""
+    said = {}
+    for n in range(1, 11):
+        back = night(2) if n < 8 else night(n - 1)  # after four days
+        empty_school.night(
+            n, pupils(night(n - 1), {3: min(night(2), night(n - 1)), 4: min(back, night(n - 1))}), classes(1)
+        )
+        said[night(n)] = empty_school.query("SELECT student_id, reason FROM students_to_watch ORDER BY 1")
+    later = {day: f"SELECT student_id, reason FROM students_to_watch_as_of(DATE '{day}') ORDER BY 1" for day in said}
+    assert {day: empty_school.query(asked) for day, asked in later.items()} == said
+    changes = "SELECT snapshot_date, student_id, change, reason FROM watch_daily ORDER BY 1, 2"
+    assert empty_school.query(changes) == [
+        (night(n), 3, "newly to watch" if n == 8 else "still to watch", f"inactive for {n - 3} school days")
+        for n in (8, 9, 10)
+    ]
+
+
+def test_weekly_syncs_find_who_is_away_for_weeks(empty_school: House) -> None:
+    for n in (1, 8, 15, 22):
+        empty_school.night(n, pupils(night(n - 1), {3: night(0)}), classes(1))
+    ((days,),) = empty_school.query("SELECT COUNT(*) FROM active_days WHERE active >= 39")
+    assert days >= 15, "the weekdays of three weeks"
+    ((student, reason, _),) = empty_school.query(WATCHED)
+    assert (student, reason) == (3, "inactive for 15 school days")
 
 
 def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school: House) -> None:
@@ -134,11 +161,12 @@ def test_a_common_silence_is_one_sentence_and_hides_no_other_reason(empty_school
     assert "40 of 40 students are inactive at once. So long a common silence looks like a break" in page(empty_school)
     assert "below its heading a line each, such as Autumn,2026-09-01,2026-12-18" in page(empty_school)
     assert "1 to watch: 1 low completion" in page(empty_school)
-    for n in range(2, 9):  # school begins again, and a student does not come
-        empty_school.night(n, pupils(night(n - 1), {3: LAST_DAY}))
+    empty_school.night(2, pupils(night(1), {3: LAST_DAY}))  # school begins again, and a student does not come
     assert "inactive at once" not in page(empty_school)
-    away = weekdays(LAST_DAY, night(1)) + 7
-    assert empty_school.query(WATCHED) == [(3, f"inactive for {away} school days", 54)]
+    assert "38 no longer to watch" in page(empty_school)
+    away = weekdays(LAST_DAY, night(1))
+    low = f"inactive for {away} school days; low completion (3 %, under 30) (last on {night(1)})"
+    assert empty_school.query(WATCHED) == [(3, f"inactive for {away + 1} school days", 48), (5, low, 47)]
 
 
 def test_a_few_who_are_inactive_are_listed_as_ever(empty_school: House) -> None:

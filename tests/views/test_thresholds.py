@@ -69,7 +69,7 @@ def test_thresholds_saved_by_spreadsheet_programs_are_read(file: Path, text: str
         (HEADING + "score_below,nan\n", "line 2: score_below is 'nan'"),
         (
             HEADING + "inactive_days,14\n",
-            "line 2: inactive_days decides nothing any more; write inactive_school_days instead, such as 5",
+            "line 2: inactive_days decides nothing any more: remove the line; inactive_school_days decides instead",
         ),
         (HEADING + "score_below,1\nscore_below,2\n", "line 3: score_below is listed twice"),
         (HEADING + 'score_below,62,"low\nmissing_percent,5,\n', "line 2: a quotation mark is not closed in its cell"),

@@ -204,6 +204,36 @@ def test_work_is_missing_where_more_is_than_expected(hand: Hand) -> None:
     ]
 
 
+def test_classes_of_the_same_students_are_expected_to_lack_their_work_once(hand: Hand) -> None:
+    hand.land(*D)
+    hand.school(*D)
+    for number in range(12):
+        done, missing = (11, 5) if number == 0 else (15, 1)
+        hand.student(number, f"S{number}", total_assignments=40, completed_assignments=done)
+        hand.put(
+            "history.student_summaries", student_id=number, completed_assignments=10, valid_from=D[0], valid_to=D[-1]
+        )
+        for count, span in ((0, {"valid_from": D[0], "valid_to": D[-1]}), (missing, {"valid_from": D[-1]})):
+            hand.put("history.student_activity", student_id=number, assignment_missing_count=count, **span)
+        for class_id in range(6):
+            hand.put("history.student_classes", student_id=number, class_id=class_id, valid_from=D[0])
+    assert hand.ask("SELECT student_id, expected_missing FROM students_to_watch") == [(0, 1.3)]
+
+
+def test_another_person_with_the_id_has_no_earlier_reason(hand: Hand) -> None:
+    hand.land(*D)
+    hand.school(*D)
+    for name, span, score in (("Ada", (D[0], D[-2]), 40.0), ("Bob", (D[-2], None), 60.0)):
+        dates = {"valid_from": span[0], "valid_to": span[1]}
+        hand.put("history.students", student_id=1, name=name, registration_date=span[0], **dates)
+        hand.put("history.student_summaries", student_id=1, average_score=score, **dates)
+    assert hand.ask("SELECT name FROM students_to_watch") == []
+    assert [row[0] for row in hand.ask("SELECT change FROM watch_daily ORDER BY snapshot_date DESC LIMIT 2")] == [
+        "no longer to watch",
+        "still to watch",
+    ]
+
+
 def test_a_reason_lasts_for_five_school_days(hand: Hand) -> None:
     """A student who is back at work is not off the list, and on it again, within a week."""
     days = [date(2026, 11, 2) + timedelta(days=n) for n in range(16)]

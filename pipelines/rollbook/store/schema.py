@@ -91,8 +91,8 @@ TERMS = Relation(
 ACTIVE_DAYS = Relation(
     "main",
     "active_days",
-    "One row per day since the first landed one on which a student was last active, as some night showed it. It is a"
-    " school day if school_day_percent of the students or more were.",
+    "One row per day since the first landed one on which a student was last active, as some night showed it; where"
+    " nights are missing, the weekdays between. It is a school day if school_day_percent of the students or more were.",
     (
         Column("day", "DATE", "The day."),
         Column("active", "BIGINT", "The most students that one night showed as last active on it."),

@@ -75,7 +75,7 @@ DEFAULTS: tuple[Threshold, ...] = (
     Threshold("missing_assignments", 2, "Missing work: this many assignments or more above what is expected.", 36_500),
     Threshold("missing_percent", 33, "Missing work: and this share or more of those that fell due, percent.", 100),
     Threshold("missing_school_days", 7, "Missing work: within this many school days.", 3_650),
-    Threshold("stays_school_days", 5, "How many school days a student stays on the list without a reason.", 3_650),
+    Threshold("stays_school_days", 5, "How many school days missing work, low completion and a low score last.", 3_650),
     Threshold("school_day_percent", 25, "A school day: this share or more of the students were active, percent.", 100),
     Threshold(
         "least_assignments",
@@ -179,9 +179,7 @@ def read_thresholds(path: Path) -> tuple[Threshold, ...]:
         if name in FORMER:
             default, instead = FORMER[name]
             if _value(line) != default:
-                advice = (
-                    f"{name} decides nothing any more; write {instead} instead, such as {defaults[instead].value:g}"
-                )
+                advice = f"{name} decides nothing any more: remove the line; {instead} decides instead"
                 raise malformed(path, line.number, advice)
             continue
         if name not in defaults:

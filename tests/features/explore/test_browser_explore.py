@@ -45,16 +45,16 @@ def heading(page: Page) -> Locator:
 def test_from_a_number_of_the_school_to_its_students_and_back(
     page: Page, explored: Explored, fortnight: School
 ) -> None:
-    ((watched, falling),) = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (is_falling) FROM students_to_watch")
+    ((watched, missing),) = fortnight.rows("SELECT COUNT(*), COUNT(*) FILTER (is_missing_work) FROM students_to_watch")
     with staying_home(page, explored):
         page.goto(explored.address)
         assert "access_token" not in page.url
         expect(page).to_have_title(re.compile("^School today"))
         expect(page.locator(".figures strong").first).to_have_text(str(watched))
-        page.get_by_role("row", name=re.compile("falling fast")).get_by_role("link").click()
-        expect(page).to_have_url(explored.page("/watch?reason=is_falling"))
-        expect(chosen(page, "Reason")).to_have_value("is_falling")
-        assert len(rows(table(page, "severity", "since"))) == falling
+        page.get_by_role("row", name=re.compile("missing work")).get_by_role("link").click()
+        expect(page).to_have_url(explored.page("/watch?reason=is_missing_work"))
+        expect(chosen(page, "Reason")).to_have_value("is_missing_work")
+        assert len(rows(table(page, "severity", "since"))) == missing
         page.get_by_role("link", name="Newly to watch").click()
         expect(page).to_have_title(re.compile("^Newly to watch"))
         page.go_back()

@@ -29,17 +29,18 @@ their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} SEMI JOIN t
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}
 
-{#- How many school days there were up to a day, and after one day up to another. -#}
+{#- How many school days there were before a day, and after one day and before another. A night knows the days before
+    it: whether its own is a school day is known later, and must not change what the night said. -#}
 {%- macro number(day) -%}
-LEN([s FOR s IN school IF s <= {{ day }}])
+LEN([s FOR s IN school IF s < {{ day }}])
 {%- endmacro -%}
 {%- macro days_since(since, until) -%}
-LEN([s FOR s IN school IF s > {{ since }} AND s <= {{ until }}])
+LEN([s FOR s IN school IF s > {{ since }} AND s < {{ until }}])
 {%- endmacro -%}
 
-{#- The first of the last `count` school days up to `seen_on`; NULL if there were fewer. -#}
+{#- The first of the last `count` school days before `seen_on`; NULL if there were fewer. -#}
 {%- macro last_days(count) -%}
-CASE WHEN number >= {{ count }} THEN COALESCE(school[number - {{ count }} + 1], seen_on + 1) END
+CASE WHEN number >= {{ count }} THEN COALESCE(school[number - {{ count }} + 1], seen_on) END
 {%- endmacro -%}
 
 {#- CTEs: `limits`, one row with the thresholds, the first landed day, and the days of the `school`. Before the first
@@ -70,7 +71,7 @@ limits AS (
 
 {#- The days that decide who is on the list of a day: itself, and the school days until which a reason lasts. -#}
 {%- macro deciding(day) -%}
-LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_days, 1) : {{ number(day) }}])
+LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_days + 1, 1) : {{ number(day) }}])
 {%- endmacro -%}
 
 {#- What is known of a student on a day: those with a reason keep it. -#}
@@ -89,7 +90,7 @@ LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_da
 windows AS (
     SELECT
         o.* EXCLUDE (number),
-        CASE WHEN number > missing_school_days THEN school[number - missing_school_days] END AS since,
+        {{ last_days("missing_school_days") }} AS since,
         {{ last_days("inactive_school_days") }} AS active_from,
         {{ last_days("never_logged_in_school_days") }} AS logged_in_by
     FROM (SELECT looked.*, {{ number("seen_on") }} AS number FROM looked CROSS JOIN limits) AS o CROSS JOIN limits
@@ -160,7 +161,7 @@ students AS (
         {{ each }},
         ANY_VALUE(member) AS of_student,
         MAX(class_share) FILTER (is_compared) AS class_share,
-        COALESCE(SUM(class_lacks) FILTER (is_compared), 0) AS class_lacks
+        COALESCE(MAX(class_lacks) FILTER (is_compared), 0) AS class_lacks
     FROM (SELECT * EXCLUDE (members), UNNEST(members) AS member FROM classes)
     GROUP BY {{ each }}, member.student_id
 ),
@@ -186,6 +187,8 @@ weighed AS (
 judged AS (
     SELECT
         * EXCLUDE (school),
+        -- Who has come back is not away any more; work that was missing is.
+        is_missing_work OR is_low_completion OR is_low_score AS lasts,
         ROUND(
             {{ counts("is_low_completion", "completion_below - completion_rate", "completion_below") }}
             + {{ counts("is_low_score", "score_below - average_score", "score_below") }}
@@ -230,7 +233,7 @@ judged AS (
 pairs AS (SELECT on_day, UNNEST({{ deciding("on_day") }}) AS seen_on FROM asked CROSS JOIN limits),
 looked AS (SELECT DISTINCT seen_on FROM pairs),
 {{ judged("") }},
--- A reason of some days ago puts nobody on the list who has left since.
+-- A reason of some days ago puts nobody on the list who has left since, nor another person with the id.
 watched AS (
     SELECT
         p.on_day, s.name, s.reference_id, s.email,
@@ -239,6 +242,7 @@ watched AS (
     INNER JOIN judged AS j USING (seen_on)
     INNER JOIN history.students AS s
         ON s.student_id = j.student_id AND {{ m.valid_on("s", "p.on_day") }} AND s.is_registered IS DISTINCT FROM 0
+    WHERE j.seen_on = p.on_day OR (j.lasts AND j.registration_date IS NOT DISTINCT FROM s.registration_date)
     QUALIFY ROW_NUMBER() OVER (PARTITION BY p.on_day, j.student_id ORDER BY seen_on DESC) = 1
 )
 {%- endmacro -%}
@@ -272,7 +276,7 @@ SELECT
     w.completion_rate,
     w.average_score,
     w.last_activity_date,
-    w.on_day - w.last_activity_date AS days_inactive
+    w.seen_on - w.last_activity_date AS days_inactive
 FROM watched AS w LEFT JOIN titles AS t USING (student_id)
 ORDER BY w.severity DESC, w.student_id
 {%- endmacro -%}
@@ -301,15 +305,34 @@ pairs AS (
 {% if at_once %}
 looked AS (SELECT DISTINCT seen_on FROM pairs),
 {{ judged("", whose) }},
-decided AS (SELECT * FROM pairs INNER JOIN judged USING (seen_on)),
+found AS (SELECT * FROM pairs INNER JOIN judged USING (seen_on)),
 {% else %}
 looked AS (FROM pairs),
 {{ judged(keys) }},
-decided AS (FROM judged),
+found AS (FROM judged),
 {% endif %}
+-- As in `watched`, for the day and for the one before.
+decided AS (
+    SELECT
+        f.* REPLACE (
+            f.decides AND s.student_id IS NOT NULL AND (f.seen_on = f.snapshot_date OR (
+                f.lasts AND f.registration_date IS NOT DISTINCT FROM s.registration_date
+            )) AS decides,
+            f.decided_before AND b.student_id IS NOT NULL AND (f.seen_on = f.day_before OR (
+                f.lasts AND f.registration_date IS NOT DISTINCT FROM b.registration_date
+            )) AS decided_before
+        ),
+        COALESCE(s.name, b.name) AS name
+    FROM found AS f
+    LEFT JOIN history.students AS s
+        ON s.student_id = f.student_id AND {{ m.valid_on("s", "f.snapshot_date") }} AND s.is_registered IS DISTINCT FROM 0
+    LEFT JOIN history.students AS b
+        ON b.student_id = f.student_id AND {{ m.valid_on("b", "f.day_before") }} AND b.is_registered IS DISTINCT FROM 0
+),
 paired AS (
     SELECT
         snapshot_date, day_before, student_id,
+        ANY_VALUE(name) AS name,
         {% for column in ("severity", "reason_count") + flags %}
         ARG_MAX({{ column }}, seen_on) FILTER (decides) AS {{ column }},
         {% endfor %}
@@ -317,24 +340,6 @@ paired AS (
         ARG_MAX(severity, seen_on) FILTER (decided_before) AS severity_before,
         ARG_MAX({{ dated("reason", "seen_on", "day_before") }}, seen_on) FILTER (decided_before) AS reason_before
     FROM decided GROUP BY snapshot_date, day_before, student_id
-),
--- As in `watched`: who has left is on no list.
-listed AS (
-    SELECT
-        p.* REPLACE (
-            {% for column in ("severity", "reason", "reason_count") + flags %}
-            CASE WHEN s.student_id IS NOT NULL AND s.is_registered IS DISTINCT FROM 0 THEN p.{{ column }} END AS {{ column }},
-            {% endfor %}
-            {% for column in ("severity", "reason") %}
-            CASE WHEN b.student_id IS NOT NULL AND b.is_registered IS DISTINCT FROM 0 THEN p.{{ column }}_before END
-                AS {{ column }}_before{{ "," if not loop.last }}
-            {% endfor %}
-        ),
-        COALESCE(s.name, b.name) AS name,
-        s.student_id IS NOT NULL AS is_listed
-    FROM paired AS p
-    LEFT JOIN history.students AS s ON s.student_id = p.student_id AND {{ m.valid_on("s", "p.snapshot_date") }}
-    LEFT JOIN history.students AS b ON b.student_id = p.student_id AND {{ m.valid_on("b", "p.day_before") }}
 )
 SELECT
     snapshot_date,
@@ -354,8 +359,10 @@ SELECT
     {% for flag in flags %}
     COALESCE({{ flag }}, FALSE) AS {{ flag }},
     {% endfor %}
-    is_listed
-FROM listed
+    EXISTS (
+        FROM history.students AS h WHERE h.student_id = p.student_id AND {{ m.valid_on("h", "p.snapshot_date") }}
+    ) AS is_listed
+FROM paired AS p
 WHERE severity IS NOT NULL OR severity_before IS NOT NULL
 ORDER BY snapshot_date, severity DESC NULLS LAST, student_id
 {%- endmacro -%}

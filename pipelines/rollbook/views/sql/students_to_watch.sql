@@ -3,13 +3,14 @@
 -- order: severity DESC, name, student_id
 --
 -- All of a student's reasons are in one row, so counting rows counts students; each reason has a flag to filter by.
--- Students whom the service lists as not registered are not to watch: data_quality names them. A student leaves the list
--- after stays_school_days without a reason; until then, the reason says when it last applied.
+-- Students whom the service lists as not registered are not to watch: data_quality names them. Missing work, low
+-- completion and a low score last for stays_school_days more, and the reason says when it last applied; who has come
+-- back is not inactive any more.
 --
 -- Work is missing where more assignments are newly missing, of those that fell due within missing_school_days, than was
 -- to be expected: by missing_assignments or more, and by missing_percent of those that fell due. Expected is the largest
 -- of three: the student's own share of missing work before; the share that is missing in any class of the student's in
--- the same days; and as many as three of four students of these classes lack, which may be a teacher who marks late.
+-- the same days; and as many as three of four students of one of them lack, which may be a teacher who marks late.
 -- A class is compared if ten others are in it. The service may begin to count again, with a term or a year: where fewer
 -- assignments are completed than before, nothing is compared.
 --
@@ -17,10 +18,10 @@
 -- if terms.csv has any. A student who never logged in is not also inactive.
 --
 -- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
--- points, inactive or not logged in for twice as long, twice as many missing. severity is their sum, 1 to 10.
+-- points, inactive or not logged in for twice as long, twice as many missing. severity is their sum, 1 to 8.
 --
 --   name                     Full name.
---   severity                 1 to 10, the sum over the reasons: each counts 1 at its threshold, up to 2 at twice that.
+--   severity                 1 to 8, the sum over the reasons: each counts 1 at its threshold, up to 2 at twice that.
 --   reason                   The reasons in words, separated by '; '.
 --   class_titles             The student's active classes, separated by '; '.
 --   student_id               Unique student user id.
@@ -39,7 +40,7 @@
 --   completion_rate          Assignment completion, percent.
 --   average_score            Average score.
 --   last_activity_date       Day of the last activity.
---   days_inactive            Days from the last activity to the newest landed day.
+--   days_inactive            Days from the last activity to reason_on.
 {% import "_watch.sql" as watch with context %}
 WITH asked AS (SELECT MAX(snapshot_date) AS on_day FROM spans.days),
 {{ watch.on_list() }}
