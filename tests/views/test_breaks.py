@@ -144,7 +144,8 @@ def test_a_night_says_what_is_said_of_it_later(empty_school: House) -> None:
     ]
 
 
-def test_weekly_syncs_find_who_is_away_for_weeks(empty_school: House) -> None:
+def test_weekly_syncs_with_terms_find_who_is_away_for_weeks(empty_school: House) -> None:
+    with_terms(empty_school, SUMMER, AUTUMN)
     for n in (1, 8, 15, 22):
         empty_school.night(n, pupils(night(n - 1), {3: night(0)}), classes(1))
     ((days,),) = empty_school.query("SELECT COUNT(*) FROM active_days WHERE active >= 39")

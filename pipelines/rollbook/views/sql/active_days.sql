@@ -8,14 +8,15 @@ WITH of_nights AS (
     FROM history.student_summaries WHERE last_activity_date <= valid_from GROUP BY ALL
 ),
 landed AS (SELECT snapshot_date AS night, LAG(snapshot_date) OVER (ORDER BY snapshot_date) AS before FROM spans.days),
--- A night shows one last day of a student. After several nights that are missing, those who were active since then count
--- for each weekday between.
+-- A night shows one last day of a student. Where nights are missing for up to a week, as with a weekly sync, those who
+-- were active since the one before count for each weekday of a term; without terms, nobody knows of holidays.
 missed AS (
     SELECT o.source, o.night, CAST(d.day AS DATE) AS day, SUM(o.active) AS active
     FROM landed AS l
     INNER JOIN of_nights AS o ON o.night = l.night AND o.day >= l.before
     CROSS JOIN UNNEST(RANGE(l.before, l.night, INTERVAL 1 DAY)) AS d (day)
-    WHERE l.night - l.before > 2 AND ISODOW(d.day) < 6
+    INNER JOIN main.terms AS t ON d.day BETWEEN t.first_day AND t.last_day
+    WHERE l.night - l.before BETWEEN 3 AND 7 AND ISODOW(d.day) < 6
     GROUP BY ALL
 ),
 steps AS (
