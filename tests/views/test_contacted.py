@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -12,12 +14,14 @@ import pytest
 
 from rollbook.errors import SettingError
 from rollbook.landing.records import MAX_ID
+from rollbook.util import files
 from rollbook.util.text import decoded
 from rollbook.views import editable
 from rollbook.views.editable import Contacted
 
 HEADING = "student_id,on,until\n"
 ON, UNTIL = date(2026, 11, 20), date(2026, 12, 4)
+TODAY = date.today()  # noqa: DTZ011 - as a person writes it
 ONE, OTHER = Contacted(7, ON, UNTIL), Contacted(8, ON, UNTIL)
 
 
@@ -162,6 +166,85 @@ def test_a_note_that_a_stale_save_lacks_is_put_back_once(tmp_path: Path) -> None
     editable.forget(tmp_path, lambda student, on: student == 10, str)
     assert students() == [5]
     assert "10" not in (tmp_path / "private" / "noted.csv").read_text().replace(str(today), "").replace(str(until), "")
+
+
+@pytest.fixture
+def stale_save(tmp_path: Path) -> Path:
+    """A warehouse in which a colleague noted student 8 today, and a spreadsheet program then saved without that."""
+    editable.contact(tmp_path, 7, ON, UNTIL)
+    opened = (tmp_path / "contacted.csv").read_text()
+    editable.contact(tmp_path, 8, TODAY, TODAY + timedelta(days=14), "a")
+    (tmp_path / "contacted.csv").write_text(opened)
+    return tmp_path
+
+
+def test_what_a_save_lacks_is_put_back_without_another_note(stale_save: Path) -> None:
+    path = stale_save / "contacted.csv"
+    was = path.read_text()
+    editable.put_back(stale_save)
+    assert path.read_text() == f"{was.strip()}\n8,{TODAY},{TODAY + timedelta(days=14)},a\n"
+    assert not (stale_save / "private" / "noted.csv").exists(), "put back once"
+    path.unlink()
+    editable.contact(stale_save, 9, TODAY, TODAY + timedelta(days=14))
+    path.unlink()
+    editable.put_back(stale_save)
+    assert not path.exists(), "a missing file keeps last night's contacts, and one with a line would end the others"
+
+
+@pytest.mark.parametrize("failing", ["contacted.csv", "noted.csv"])
+def test_a_write_that_fails_loses_no_colleagues_contact(
+    stale_save: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    real = files.write
+
+    def full(path: Path, content: bytes, *mode: int) -> None:
+        if path.name == failing:
+            raise OSError(28, "No space left on device")
+        real(path, content, *mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            editable.contact(stale_save, 9, TODAY, TODAY + timedelta(days=14))
+    read = {each.student_id for each in editable.read_contacted(stale_save)}
+    assert read == ({7, 8} if failing == "contacted.csv" else {7, 8, 9}), (
+        "and one that is not in the file does not count"
+    )
+    editable.contact(stale_save, 9, TODAY, TODAY + timedelta(days=14))
+    assert [each.student_id for each in editable.read_contacted(stale_save)] == [7, 8, 9]
+
+
+def test_a_rest_that_a_person_changes_counts_and_can_be_undone(tmp_path: Path) -> None:
+    path, until, later = tmp_path / "contacted.csv", TODAY + timedelta(days=14), TODAY + timedelta(days=40)
+    editable.contact(tmp_path, 8, TODAY, until, "a")
+    opened = path.read_text()
+    path.write_text(opened.replace(str(until), str(later)))
+    edited = Contacted(8, TODAY, later, "a")
+    assert editable.read_contacted(tmp_path) == (edited,)
+    editable.undo(tmp_path, edited)
+    assert editable.read_contacted(tmp_path) == ()
+    # Two notes of a day are two, also where a save lacks the second one.
+    editable.contact(tmp_path, 8, TODAY, until, "a")
+    editable.contact(tmp_path, 8, TODAY, later, "a")
+    path.write_text(opened)
+    assert editable.read_contacted(tmp_path) == (Contacted(8, TODAY, until, "a"), edited)
+
+
+def test_a_contact_noted_during_an_erasure_brings_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    until, changing = TODAY + timedelta(days=14), "rollbook.views.editable._changing"
+    editable.contact(tmp_path, 7, TODAY, until)
+    real = editable._changing  # when it ends, others may write
+
+    @contextmanager
+    def with_a_click(root: Path) -> Iterator[None]:
+        with real(root):
+            yield
+        monkeypatch.setattr(changing, real)
+        editable.contact(root, 8, TODAY, until)
+
+    monkeypatch.setattr(changing, with_a_click)
+    editable.forget(tmp_path, seven, str)
+    assert [each.student_id for each in editable.read_contacted(tmp_path)] == [8]
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "cp1252"])

@@ -120,6 +120,10 @@ class Contacted:
         """Whether another line says the same, apart from what a person added."""
         return replace(self, added=()) == replace(other, added=())
 
+    def is_of_same_contact(self, other: Contacted) -> bool:
+        """Whether another line is of the same contact: a person may have changed how long the student rests."""
+        return self.is_same(replace(other, until=self.until))
+
 
 @dataclass(frozen=True)
 class Line:
@@ -270,8 +274,19 @@ def _noted(root: Path) -> list[Contacted]:
 
 
 def _lost(root: Path, known: Mapping[int, Contacted]) -> list[Contacted]:
-    """What was noted lately and the file lacks."""
-    return [each for each in _noted(root) if not any(each.is_same(other) for other in known.values())]
+    """What was noted lately and the file lacks. A line with another `until` is one of these that a person changed."""
+    noted = _noted(root)
+    changed = [each for each in known.values() if not any(each.is_same(other) for other in noted)]
+    lost = list[Contacted]()
+    for each in noted:
+        if any(each.is_same(other) for other in known.values()):
+            continue
+        at = next((n for n, other in enumerate(changed) if each.is_of_same_contact(other)), None)
+        if at is None:
+            lost.append(each)
+        else:
+            del changed[at]
+    return lost
 
 
 def read_outcomes(path: Path) -> tuple[tuple[int, date], ...]:
@@ -313,7 +328,13 @@ def contact(root: Path, student: int, on: date, until: date, by: str = "") -> No
     def with_it(text: str, known: Mapping[int, Contacted]) -> str:
         return text if any(noted.is_same(each) for each in known.values()) else _with_line(text, noted)
 
-    _change(root, with_it, [noted], noted)
+    _change(root, with_it, noted.is_same, [noted])
+
+
+def put_back(root: Path) -> None:
+    """Write back what was noted lately and a save in a spreadsheet program lacks. Raises SettingError."""
+    if (root / CONTACTED).exists():  # one that is missing says nothing, and one with these lines alone would end others
+        _change(root, lambda text, _: text, lambda _: False)
 
 
 def undo(root: Path, noted: Contacted) -> None:
@@ -325,7 +346,7 @@ def undo(root: Path, noted: Contacted) -> None:
         number = max((number for number, each in known.items() if each.is_same(noted)), default=0)
         return "".join(line for n, line in enumerate(text.splitlines(keepends=True), start=1) if n != number)
 
-    _change(root, without_it, [], noted)
+    _change(root, without_it, noted.is_of_same_contact)
 
 
 def _with_line(text: str, noted: Contacted) -> str:
@@ -356,8 +377,8 @@ def forget(root: Path, is_gone: Gone, cleaned: Callable[[str], str]) -> None:
 
     All other lines stay as they are, also malformed ones, whatever encoding a spreadsheet program chose.
     """
-    for path in filter(Path.is_file, (root / CONTACTED, root / NOTED)):
-        with _changing(root):
+    with _changing(root):  # both files at once, or a contact that is noted meanwhile would put the lines back
+        for path in filter(Path.is_file, (root / NOTED, root / CONTACTED)):
             text, coding = decoded(path.read_bytes())
             left, _ = _without(text, is_gone, cleaned)
             if left != text:
@@ -392,11 +413,11 @@ def _subject(line: str, delimiter: str) -> tuple[int | None, date]:
 def _change(
     root: Path,
     changed: Callable[[str, Mapping[int, Contacted]], str],
-    also: Sequence[Contacted],
-    but: Contacted,
+    is_done: Callable[[Contacted], bool],
+    also: Sequence[Contacted] = (),
 ) -> None:
     """Change the file's text, given what its lines say. What was noted lately and a save lacks is put back first, once:
-    a person who removes such a line again means it. Then lately noted is `also` this, and all before `but` one.
+    a person who removes such a line again means it. Then lately noted is `also` this, and all before that is not done.
     """
     path = root / CONTACTED
     with _changing(root):
@@ -414,7 +435,10 @@ def _change(
             # What a person has saved since is read; between this look and the rename is no time to save in.
             if before == (path.read_bytes() if path.exists() else None):
                 break
-        lately = [each for each in _noted(root) if each not in lost and not each.is_same(but)] + [*also]
+        # The file first: what was noted lately stays known until it is there.
+        if content != (before or b""):
+            files.write(path, content, files.PRIVATE_FILE if before is None else path.stat().st_mode & 0o777)
+        lately = [each for each in _noted(root) if each not in lost and not is_done(each)] + [*also]
         noted = ""
         for each in lately:
             noted = _with_line(noted, each)
@@ -422,8 +446,6 @@ def _change(
             files.write(root / NOTED, noted.encode())
         else:
             (root / NOTED).unlink(missing_ok=True)
-        if content != (before or b""):
-            files.write(path, content, files.PRIVATE_FILE if before is None else path.stat().st_mode & 0o777)
 
 
 @contextmanager

@@ -66,6 +66,21 @@ def test_contacts_are_a_table_from_the_next_night_on(school_of_six: House) -> No
     assert school_of_six.query(NOW) == [first, *others]
 
 
+def test_a_night_writes_back_what_a_save_lacks(school_of_six: House) -> None:
+    school_of_six.night(1)
+    write(school_of_six, HEADING)
+    today = date.today()  # noqa: DTZ011 - as a person writes it
+    editable.contact(school_of_six.warehouse, 1, today, today + timedelta(days=14), "head")
+    write(school_of_six, HEADING)  # saved by a program that had the file open
+    school_of_six.night(2)
+    line = f"1,{today},{today + timedelta(days=14)},head\n"
+    assert (school_of_six.warehouse / "contacted.csv").read_text() == HEADING + line
+    assert school_of_six.query("SELECT student_id, noted_by FROM contacts") == [(1, "head")]
+    write(school_of_six, HEADING + "Ada,,\n")
+    school_of_six.night(3)
+    assert (school_of_six.warehouse / "contacted.csv").read_text() == HEADING + "Ada,,\n"
+
+
 def test_what_people_added_does_not_land(school_of_six: House) -> None:
     write(school_of_six, "student_id;on;until;note;by\n1;20.11.2026;4.12.2026;his secret;Ms A\n")
     school_of_six.night(1)

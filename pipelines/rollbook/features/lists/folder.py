@@ -6,6 +6,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,7 +91,11 @@ def _content(path: Path) -> tuple[bytes | None, str]:
 
 
 def to_land(root: Path) -> own.Own | None:
-    """The lists that a night lands, and those of contacts; the log says what to correct."""
+    """The lists that a night lands, and those of contacts; the log says what to correct. What was noted lately and a
+    save of contacted.csv lacks is written back first.
+    """
+    with suppress(SettingError, OSError):  # read below, where it is told
+        editable.put_back(root)
     found, (noted, wrong) = survey(root), contacts.to_land(root)
     for problem in filter(None, (*found.told, wrong)):
         log.warning("%s", problem)
