@@ -87,6 +87,21 @@ def test_a_contact_is_a_mark_on_the_students_charts(fortnight: School, tmp_path:
     assert all("spoken to" not in chart.alt for chart in others["charts"])
 
 
+def test_a_malformed_list_of_contacts_hides_nobody_and_is_told(fortnight: School, tmp_path: Path) -> None:
+    (tmp_path / "rollbook.duckdb").symlink_to(fortnight.published.resolve())
+    ((key, number),) = fortnight.rows("SELECT MAX(student_id), COUNT(*) FROM students_to_watch")
+    (tmp_path / "contacted.csv").write_text(f"student_id,on,until\n{key},11/30/2026,12/14/2026\n")
+    for page, of in ((pages.watch, {}), (pages.student, {"key": key})):
+        book = Book(tmp_path)
+        with book.open():
+            values = page(book, QueryParams(), **of)
+        assert book.contacts_wrong == (
+            "contacted.csv, line 2: on is '11/30/2026'; write a date such as 2026-09-01. Correct the line, or remove it"
+        )
+        assert values.get("can_note", False) is False
+        assert page is pages.student or values["listing"].total == number
+
+
 def test_to_watch_has_severity_reason_classes_and_since_when(fortnight: School) -> None:
     began: dict[int, Any] = {}
     for key, day, change in fortnight.rows("SELECT student_id, snapshot_date, change FROM watch_daily ORDER BY 2"):

@@ -274,6 +274,29 @@ def test_who_was_spoken_to_is_shown_of_ones_own_alone(tmp_path: Path, login: str
 
 
 @pytest.mark.parametrize("login", SCOPED)
+def test_a_malformed_list_of_contacts_stops_no_page(tmp_path: Path, login: str) -> None:
+    staff = staff_room(tmp_path / "w")
+    room, mine = door(staff), min(staff.students(login))
+    text = f"student_id,on,until,by\n{mine},11/30/2026,12/14/2026,head\nzq001,,,\n"
+    (staff.warehouse / "contacted.csv").write_text(text)
+    for path in ("/", "/watch", f"/student/{mine}"):
+        answer = ask(room, path, as_reader(login))
+        assert answer.status == 200, path
+        said = (
+            "until contacted.csv can be read: contacted.csv, line 2. Tell the person who runs Rollbook at your school."
+        )
+        assert said in answer.text, path
+        assert "11/30" not in answer.text
+        assert str(staff.warehouse) not in answer.text
+        assert ">Spoken to</button>" not in answer.text
+        assert 'name="until"' not in answer.text
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    sent = urlencode({"until": date.today() + timedelta(days=3)})  # noqa: DTZ011 - as a person writes it
+    assert ask(room, f"/student/{mine}/contacted", as_reader(login, **form), method="POST", sent=sent).status == 503
+    assert (staff.warehouse / "contacted.csv").read_text() == text
+
+
+@pytest.mark.parametrize("login", SCOPED)
 def test_the_table_of_contacts_has_ones_own_students_alone(tmp_path: Path, login: str) -> None:
     """Whatever is asked of it, also where a condition would fail on the row of another reader's student."""
     staff, day = staff_room(tmp_path / "w"), day_of(2)

@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 from starlette.datastructures import QueryParams
 
-from rollbook.errors import ArgumentError, NothingLandedError
+from rollbook.errors import ArgumentError, NothingLandedError, SettingError
 from rollbook.features.explore.readers import ALL, Readers
 from rollbook.features.explore.scope import AVERAGES, By, Night, Nights, Scope, rules
 from rollbook.features.morning import morning
@@ -108,6 +108,7 @@ class Book:
     """The published file of a warehouse, open for one view: all queries read the same night."""
 
     made_by = "rollbook sync"
+    contacts_wrong = ""  # what to correct in contacted.csv; until then nobody rests
     is_whole = True  # whether it shows the whole school, or a reader's part of it
     _NAME = "SELECT ANY_VALUE(school_name) FROM main.institution"
 
@@ -216,8 +217,15 @@ class Book:
 
     @cached_property
     def noted(self) -> list[Contacted]:
-        """Who was spoken to, by contacted.csv as it is now. Raises SettingError for a malformed one."""
-        return editable.contacts(self.warehouse, self.con)
+        """Who was spoken to, by contacted.csv as it is now; nobody by a malformed one: pages say what is wrong."""
+        try:
+            return editable.contacts(self.warehouse, self.con)
+        except SettingError as error:
+            says = error.message.removeprefix(f"{self.warehouse}/")
+            if self.login:  # the line may be about somebody else's student
+                says = f"{says.partition(':')[0]}. Tell the person who runs Rollbook at your school"
+            self.contacts_wrong = says
+            return []
 
     def resting(self, day: date) -> dict[int, Contacted]:
         """Make the relation `resting`: who was spoken to, and rests on a day, until when and noted by whom; returns

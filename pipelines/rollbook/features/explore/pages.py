@@ -165,7 +165,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         "listing": listing,
         "spoken": spoken,
         "has_contacts": "contacts" in book.relations,
-        "can_note": day == book.days[0] and show != "gone",
+        "can_note": day == book.days[0] and show != "gone" and not book.contacts_wrong,
         "resting": resting,
         "just": just,
         "just_named": just and book.rows("SELECT name FROM main.students WHERE student_id = $id", id=just.student_id),

@@ -273,6 +273,7 @@ def _shown(book: Book, page: Page, request: Request, menu: dict[str, str]) -> Re
             link=partial(_address, request),
             school=book.school,
             day_shown=book.days[0],
+            contacts_wrong=book.contacts_wrong,
             is_whole=book.is_whole,
             login=book.login,
             is_of_all=isinstance(book, DistrictBook),
