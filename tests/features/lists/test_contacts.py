@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date, timedelta
+from importlib import resources
 from random import Random
 from typing import Any
 
@@ -79,6 +81,18 @@ def test_a_night_writes_back_what_a_save_lacks(school_of_six: House) -> None:
     write(school_of_six, HEADING + "Ada,,\n")
     school_of_six.night(3)
     assert (school_of_six.warehouse / "contacted.csv").read_text() == HEADING + "Ada,,\n"
+
+
+def test_the_documented_query_has_each_student_once_with_the_last_contact(school_of_six: House) -> None:
+    write(
+        school_of_six, HEADING + "".join(f"1,{night(n)},{night(30)},{by}\n" for n, by in ((1, "a"), (3, ""), (2, "b")))
+    )
+    school_of_six.night(1)
+    chapter = resources.files("rollbook.features.lists").joinpath("dictionary.md").read_text("utf-8")
+    (query,) = (block for block in re.findall(r"```sql\n(.*?)```", chapter, re.DOTALL) if "JOIN contacts" in block)
+    query = query.replace("students_to_watch", "students").replace("SELECT w.*", "SELECT w.student_id").replace(";", "")
+    found = school_of_six.query(f"FROM ({query}) ORDER BY ALL")
+    assert found == [(1, night(3), None), *((each, None, None) for each in range(2, 7))]
 
 
 def test_what_people_added_does_not_land(school_of_six: House) -> None:
