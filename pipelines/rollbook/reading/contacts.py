@@ -6,7 +6,8 @@ that day with the same reason and severity, and nobody spoke to them from two we
 work that was given in each two weeks, the share that was handed in is shown; and who is still on the list at the end.
 
 It compares, and says nothing of causes: who is spoken to is chosen. No group of one to four students is shown, nor a
-number that would tell of one.
+number that would tell of one: where a single reason would be hidden, the smallest other one is, too; and how many are
+compared in all, where a severity is hidden.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class Group:
     still_percent: float | None
 
 
+_HIDDEN = Group(None, None, None, None)
+
+
 @dataclass(frozen=True)
 class Compared:
     """A reason with a severity: who was spoken to, and the others."""
@@ -59,7 +63,7 @@ class Compared:
 @dataclass(frozen=True)
 class Contacts:
     """All contacts: how many there are, how many of them are compared, and the reasons that had any. None: one to four
-    contacts.
+    contacts; or of those compared, the others of a hidden group.
     """
 
     contacts: int | None
@@ -83,6 +87,11 @@ def report(warehouse: Path) -> Contacts:
         ((compared,),) = con.execute("SELECT COUNT(*) FROM temp.pairs WHERE is_spoken").fetchall()
     figures = {(reason, severity, is_spoken): numbers for reason, severity, is_spoken, *numbers in rows}
     groups = {key: _group(numbers, figures.get(("any", *key[1:]))) for key, numbers in figures.items()}
+    for each in {key[1:] for key in groups}:
+        _hide_another(groups, *each)
+    is_told = None not in (
+        groups["any", words, True].students for _, words in SEVERITIES if ("any", words, True) in groups
+    )
     nobody = Group(0, None, None, None)
     shown = [
         Compared(reason, severity, groups[reason, severity, True], groups.get((reason, severity, False), nobody))
@@ -90,7 +99,7 @@ def report(warehouse: Path) -> Contacts:
         for _, severity in SEVERITIES
         if (reason, severity, True) in groups
     ]
-    return Contacts(_hidden(len(noted)), _hidden(compared), tuple(shown))
+    return Contacts(_hidden(len(noted)), compared if is_told else None, tuple(shown))
 
 
 def _keep(con: duckdb.DuckDBPyConnection, days: Sequence[date], noted: Sequence[Contacted]) -> None:
@@ -126,12 +135,20 @@ def _hidden(count: int) -> int | None:
     return None if 0 < count < LEAST_SHOWN else count
 
 
+def _hide_another(groups: dict[tuple[str, str, bool], Group], severity: str, is_spoken: bool) -> None:
+    """Where one reason alone is hidden, hide the smallest other one: the rest of `any` reason would tell of it."""
+    alike = [key for reason in REASONS if reason != "any" and (key := (reason, severity, is_spoken)) in groups]
+    shown = {key: students for key in alike if (students := groups[key].students) is not None}
+    if shown and len(alike) - len(shown) == 1:
+        groups[min(shown, key=shown.__getitem__)] = _HIDDEN
+
+
 def _group(numbers: Sequence[int], every: Sequence[int] | None) -> Group:
     """What is shown of a group, which must not tell of the rest of those with `any` reason."""
     students, pairs, done_before, given_before, done_after, given_after, still = numbers
     rest = every[0] - students if every else 0
     if _hidden(students) is None or _hidden(rest) is None:
-        return Group(None, None, None, None)
+        return _HIDDEN
     is_told = None not in (_hidden(still), _hidden(pairs - still))
     return Group(
         students,

@@ -81,7 +81,7 @@ def work(root: Path) -> dict[tuple[int, date], tuple[int, int]]:
 Pairs = dict[tuple[str, str, bool], list[tuple[int, list[int], bool]]]
 
 
-def recomputed(root: Path) -> tuple[int, list[dict[str, Any]]]:
+def recomputed(root: Path) -> tuple[int | None, list[dict[str, Any]]]:
     """How many are compared, and the rows."""
     noted, on_list, done = read(root), watched(root), work(root)
     groups, compared = Pairs(), 0
@@ -93,13 +93,19 @@ def recomputed(root: Path) -> tuple[int, list[dict[str, Any]]]:
             for key, rows in pairs.items():
                 if (*key[:2], True) in pairs:
                     groups.setdefault(key, []).extend(rows)
+    sides = {key: side(rows, groups.get(("any", *key[1:]), [])) for key, rows in groups.items()}
+    for words in WORDS:
+        for is_spoken in (True, False):
+            alike = [key for key in sides if key[0] != "any" and key[1:] == (words, is_spoken)]
+            hidden = [key for key in alike if sides[key]["students"] is None]
+            if len(hidden) == 1 and alike != hidden:
+                one = min({*alike} - {*hidden}, key=lambda key: (sides[key]["students"], [*REASONS].index(key[0])))
+                sides[one] = HIDDEN
+    is_told = all(sides["any", words, True] != HIDDEN for words in WORDS if ("any", words, True) in sides)
     shown = [(reason, words) for reason in REASONS for words in WORDS if (reason, words, True) in groups]
-    return compared, [
+    return compared if is_told else None, [
         {"reason": reason, "severity": words}
-        | {
-            name: side(groups.get((reason, words, of), []), groups.get(("any", words, of), []))
-            for name, of in (("spoken", True), ("others", False))
-        }
+        | {name: sides.get((reason, words, of)) or side([], []) for name, of in (("spoken", True), ("others", False))}
         for reason, words in shown
     ]
 
@@ -136,11 +142,13 @@ def of_day(
     return pairs
 
 
+HIDDEN = {"students": None, "before_percent": None, "after_percent": None, "still_percent": None}
+
+
 def side(rows: list[tuple[int, list[int], bool]], every: list[tuple[int, list[int], bool]]) -> dict[str, Any]:
     students, rest = {row[0] for row in rows}, {row[0] for row in every}
-    hidden = {"students": None, "before_percent": None, "after_percent": None, "still_percent": None}
     if 0 < len(students) < LEAST_SHOWN or 0 < len(rest) - len(students) < LEAST_SHOWN:
-        return hidden
+        return HIDDEN
     done_before, given_before, done_after, given_after = (sum(f[n] for _, f, _ in rows) for n in range(4))
     still = sum(is_still for *_, is_still in rows)
     is_told = not 0 < still < LEAST_SHOWN and not 0 < len(rows) - still < LEAST_SHOWN
@@ -160,6 +168,18 @@ def test_before_and_after_equal_a_recomputation_in_plain_python(school_of_300: P
     assert sum(row.spoken.after_percent is not None for row in measured.rows) >= 3, "or nothing was compared"
     assert any(row.others.still_percent is not None for row in measured.rows)
     assert any(row.spoken.students is None for row in measured.rows), "or nothing was hidden"
+
+
+def test_what_is_shown_does_not_tell_of_what_is_hidden(school_of_300: Path) -> None:
+    """A single hidden reason would be what `any` has more than the others."""
+    measured = report(school_of_300)
+    hidden: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for row in measured.rows:
+        if row.reason != "any":
+            hidden["spoken", row.severity].append(row.spoken.students is None)
+            if row.others.students != 0:
+                hidden["others", row.severity].append(row.others.students is None)
+    assert [key for key, each in hidden.items() if each.count(True) == 1 < len(each)] == []
 
 
 def test_few_days_at_a_time_give_the_same(school_of_300: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +204,19 @@ def test_nobody_is_told_of_where_few_were_spoken_to(alone: Path) -> None:
     assert (few.contacts, few.compared) == (None, None)
     assert {row.spoken.students for row in few.rows} == {None}
     assert {row.spoken.before_percent for row in few.rows} == {None}
+
+
+def test_the_number_compared_does_not_tell_of_a_hidden_severity(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = DAYS[40]
+    of = {words: [s for s, days in watched(alone).items() if day in days and days[day][1] == words] for words in WORDS}
+    write(alone, [(student, day) for student in (*of["high"][:3], *of["medium"][:20])])
+    measured = report(alone)
+    any_reason = [row.spoken.students for row in measured.rows if row.reason == "any"]
+    assert (measured.contacts, measured.compared) == (23, None)
+    assert [each is None for each in any_reason] == [True, False]
+    monkeypatch.setenv("ROLLBOOK_WAREHOUSE", str(alone))
+    shown = " ".join(CliRunner().invoke(app, ["thresholds", "--contacts"]).output.split())
+    assert "23 contacts, by contacted.csv as it is now. Some of them are compared" in shown
 
 
 def test_contacts_without_two_weeks_on_either_side_are_left_out(alone: Path) -> None:

@@ -117,8 +117,9 @@ def _written(
 
 def about_contacts(contacts: Contacts) -> str:
     """What was compared, in words."""
+    some = "Some" if contacts.compared is None else contacts.compared
     return (
-        f"{_known(contacts.contacts)} contacts, by contacted.csv as it is now. {_known(contacts.compared)} of them are"
+        f"{_known(contacts.contacts)} contacts, by contacted.csv as it is now. {some} of them are"
         " compared: the student was on the list, nobody had spoken to the student in the two weeks before,"
         " and the two weeks before and after are landed."
     )
@@ -139,7 +140,7 @@ def contact_lines(contacts: Contacts) -> list[tuple[object, ...]]:
 
 def _group_line(name: str, of: Group) -> tuple[object, ...]:
     figures = (of.before_percent, of.after_percent, of.still_percent)
-    return (name, _known(of.students), *("" if figure is None else f"{figure:.0f}" for figure in figures))
+    return (name, *("" if figure is None else f"{figure:.0f}" for figure in (of.students, *figures)))
 
 
 def write_contacts(root: Path, contacts: Contacts) -> Path:
