@@ -21,7 +21,7 @@ from rollbook.views import editable
 from rollbook.views.editable import Contacted
 from tests.support.nights import House, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
-from tests.support.records import classes, students
+from tests.support.records import classes, student, students
 from tests.support.tiers import slow
 
 pytestmark = pytest.mark.nights
@@ -158,7 +158,42 @@ def test_an_id_that_nobody_has_is_found_and_left_out(school_of_six: House) -> No
     school_of_six.night(1)
     assert [row[0] for row in school_of_six.query(NOW)] == [1]
     found = school_of_six.query("SELECT kind, how_many, description FROM data_quality WHERE about = 'contacts'")
-    assert found == [("unknown line", 1, "lines of contacted.csv whose student_id nobody has")]
+    assert found == [("unknown line", 1, "lines of contacted.csv whose student_id nobody has: 99")]
+
+
+def test_at_most_five_ids_that_nobody_has_are_named(school_of_six: House) -> None:
+    write(
+        school_of_six,
+        HEADING
+        + "".join(f"{n},{night(n % 5 + 1)},{night(9)},\n" for n in (1, *range(101, 107)))
+        + f"105,{night(8)},{night(9)},\n",
+    )
+    school_of_six.night(1)
+    found = school_of_six.query("SELECT how_many, description FROM data_quality WHERE about = 'contacts'")
+    says = "lines of contacted.csv whose student_id nobody has: 101, 102, 103, 104, 105 and 1 more"
+    assert found == [(7, says)]
+
+
+def test_an_id_given_to_another_person_does_not_take_the_contacts_along(school_of_six: House) -> None:
+    write(school_of_six, HEADING + "".join(f"{n},{night(1)},{night(30)},a\n" for n in (1, 2)))
+    school_of_six.night(1)
+    other = {"name": "Someone Else", "email": "someone.else@school.example", "reference_id": "Z-9"}
+    school_of_six.night(2, [student(1, **other), *students(6)[1:]])
+    stays, late = (2, night(1), night(30), "a"), (1, night(2), night(30), "b")
+    editable.contact(school_of_six.warehouse, *late)
+    editable.contact(school_of_six.warehouse, 1, night(1) - timedelta(days=9), night(30), "of who had the id before")
+    school_of_six.night(3, [student(1, **other), *students(6)[1:]])
+    assert school_of_six.query(NOW) == [late, stays]
+    before = (1, night(1), night(30), "a")
+    assert school_of_six.query(EVER) == [
+        (*before, night(1), night(2)),
+        (*late, night(3), None),
+        (*stays, night(1), None),
+    ]
+    assert school_of_six.query(f"FROM contacts_as_of('{night(1)}') ORDER BY ALL") == [before, stays]
+    assert school_of_six.query(f"FROM contacts_as_of('{night(2)}') ORDER BY ALL") == [stays]
+    found = school_of_six.query("SELECT kind FROM data_quality WHERE about = 'contacts'")
+    assert found == []
 
 
 def test_the_pseudonymous_file_has_no_contacts(school_of_six: House) -> None:
