@@ -86,6 +86,7 @@ ALWAYS: dict[str, object] = {
     "flag": "is_missing_work",
     "watched": f"watched AS ({RELATION})",
     "about": RELATION,
+    "long_ago": "over 100 days ago",
     "students": "[1]",
     "kinds": (("email", "students", "email"),),
     "key_of": {"students": "student_id"},

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 
 from rollbook.errors import ArgumentError, NothingLandedError
 from rollbook.features.explore import pages
-from rollbook.features.explore.book import ROWS, Book, Listing
+from rollbook.features.explore.book import ROWS, Book, Listing, sql
 from rollbook.features.explore.server import hours, known_by
 from rollbook.features.morning.morning import REASONS
 from rollbook.night import sync
@@ -433,6 +433,16 @@ def test_a_download_is_what_rollbook_export_writes_of_the_list(fortnight: School
     heading, *lines = watched.decode("utf-8-sig").splitlines()
     assert heading == "student_id,student,severity,reason,change,since,classes"
     assert [int(line.split('"')[1]) for line in lines] == [row[0] for row in listed(fortnight, pages.watch)]
+
+
+def test_a_download_says_since_when_as_the_page_does(fortnight: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "sql", lambda name, **of: sql(name, **of).replace("- 100)", "- 3)"))
+    book = Book(fortnight.warehouse)
+    with book.open():
+        text = book.csv(pages.watch(book, QueryParams("csv=1"))["listing"], "watch").read().decode("utf-8-sig")
+    since = {int(row["student_id"]): row["since"] for row in csv.DictReader(text.splitlines())}
+    assert {str(row[5]) for row in listed(fortnight, pages.watch)} >= {"over 100 days ago", str(LAST)}
+    assert since == {row[0]: str(row[5]) for row in listed(fortnight, pages.watch)}
 
 
 @pytest.mark.parametrize(

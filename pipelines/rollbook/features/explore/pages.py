@@ -32,6 +32,7 @@ from rollbook.views.editable import Contacted
 
 DAYS = 62  # of a trend
 RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
+LONG_AGO = "over 100 days ago"  # since when a student is to watch
 FIRST = 12  # students, and classes, on a reader's first page
 MAX_DRAWN = 12  # institutions with line charts
 
@@ -133,7 +134,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
     resting = book.resting(day)
     listing = book.listing(
         params,
-        sql("watch", flag=flag, about=about, own_where=own.where),
+        sql("watch", flag=flag, about=about, long_ago=LONG_AGO, own_where=own.where),
         f"change <> 'new', severity DESC, {in_order('student')}, student_id",
         text=params.get("text", "").strip(),
         show=show,
@@ -151,7 +152,7 @@ def watch(book: Book, params: QueryParams) -> dict[str, Any]:
         facts = {row[0]: row[1:] for row in book.read(sql("watch_about", students="$ids"), ids=ids, day=day)[1]}
         lately = book.read(morning.sql("lately", students="SELECT UNNEST($ids)"), ids=ids, day=day)[1]
         drawn = dict(lately)
-        facts = {student: (since or "over 100 days ago", classes) for student, (since, classes) in facts.items()}
+        facts = {student: (since or LONG_AGO, classes) for student, (since, classes) in facts.items()}
         rows, *others = ([(*r, *facts.get(r[0], (None, None)), drawn.get(r[0])) for r in part] for part in parts)
         columns = (*listing.columns, "since", "classes", "last 28 days")
         if show == "spoken":  # its change is in words, and takes their place

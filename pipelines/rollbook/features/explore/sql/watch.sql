@@ -41,7 +41,11 @@ WITH watched AS (
         AND w.student_id IN (SELECT o.student_id FROM main.students_own AS o WHERE {{ own_where }})
         {% endif %}
 )
-SELECT w.*{{ ", a.since, a.classes" if about }}
+SELECT
+    w.*
+    {% if about %}
+    , COALESCE(CAST(a.since AS VARCHAR), '{{ long_ago }}') AS since, a.classes
+    {% endif %}
 FROM watched AS w
 {% if about %}
 LEFT JOIN ({{ about }}) AS a USING (student_id)
