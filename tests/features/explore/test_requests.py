@@ -21,7 +21,7 @@ from rollbook.views import catalog
 from tests.support.nights import night as day_of
 from tests.support.processes.asgi import Answer, ask
 from tests.support.reading import writable
-from tests.support.tiers import slow
+from tests.support.tiers import slow, weekly
 from tests.support.warehouses.staff import CLASSES, NIGHTS, SCOPED, STUDENTS, Staff, as_reader, door, staff_room, word
 
 pytestmark = [pytest.mark.nights, pytest.mark.timeout(900)]
@@ -124,7 +124,7 @@ def outside(staff: Staff, login: str, answer: Answer) -> set[str]:
 
 
 @pytest.mark.parametrize("login", [*SCOPED, "nobody@school.example", "stranger@school.example"])
-@pytest.mark.parametrize("count", [40, slow(1_000)])
+@pytest.mark.parametrize("count", [40, slow(250), weekly(1_000)])
 def test_random_requests_show_nobody_outside_the_scope(staff: Staff, room: Door, login: str, count: int) -> None:
     draw, statuses, told = random.Random(f"{login} {count}"), Counter[int](), 0
     for number in range(count):
