@@ -92,7 +92,8 @@ ACTIVE_DAYS = Relation(
     "main",
     "active_days",
     "One row per day since the first landed one on which a student was last active, as some night showed it; where"
-    " nights are missing for up to a week, the weekdays of terms between. It is a school day if school_day_percent of the students or more were.",
+    " nights are missing for up to a week, the weekdays of terms between. It is a school day if school_day_percent of"
+    " the students or more were.",
     (
         Column("day", "DATE", "The day."),
         Column("active", "BIGINT", "The most students that one night showed as last active on it."),
