@@ -57,6 +57,7 @@ def test_most_who_stop_or_slip_are_found_in_a_year(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "rollbook.duckdb"), read_only=True) as con:
         verdict = judge(truth(school, days), con.execute(query).fetchall())
     assert len(verdict.found["stops"]) >= 4
-    assert verdict.share("stops", 15) >= 0.5
-    assert verdict.share("recovers", 15) >= 0.5
-    assert verdict.wrong_a_week < 6
+    assert verdict.share("stops", 6) == 1
+    assert verdict.share("recovers", 15) >= 0.75
+    assert verdict.wrong_a_week < 1.5
+    assert verdict.back / verdict.begun < 0.08
