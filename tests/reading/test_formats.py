@@ -150,7 +150,7 @@ def test_an_excel_column_fits_its_longest_text_and_keeps_its_format(fortnight: S
     sheet = openpyxl.load_workbook(io.BytesIO(out.read_bytes())).worksheets[0]
     ((longest,),) = fortnight.rows("SELECT MAX(LENGTH(reason)) FROM students_to_watch")
     widths = [round(sheet.column_dimensions[letter].width) for letter in "ABC"]
-    assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(17, abs=1)]
+    assert widths == [pytest.approx(min(longest + 2, 120), abs=1), pytest.approx(22, abs=1), pytest.approx(20, abs=1)]
     assert sheet["B3"].number_format == "yyyy-mm-dd"
 
 
