@@ -20,10 +20,9 @@ from pathlib import Path
 
 import duckdb
 
-from rollbook.errors import NothingLandedError
 from rollbook.reading.charts import SEVERITIES
 from rollbook.reading.query import open_published
-from rollbook.reading.thresholds import LEAST_SHOWN, REASONS, STUDENT_DAYS
+from rollbook.reading.thresholds import REASONS, STUDENT_DAYS, hidden, landed_days
 from rollbook.store.database import literal
 from rollbook.store.published import PUBLISHED
 from rollbook.store.statements import statements
@@ -78,9 +77,7 @@ def report(warehouse: Path) -> Contacts:
     """
     with open_published(warehouse / PUBLISHED) as con:
         con.execute("SET temp_directory = ''")  # what is spilled would be pupils' data, and nobody's to remove
-        days = [day for (day,) in con.execute("SELECT snapshot_date FROM spans.days ORDER BY 1").fetchall()]
-        if not days:
-            raise NothingLandedError("No landed day is left, so there is no past to look at: run `rollbook sync`")
+        days = landed_days(con)
         noted = editable.contacts(warehouse, con)
         _keep(con, days, noted)
         rows = con.execute(sql("contacted", reasons=[*REASONS], severities=SEVERITIES)).fetchall()
@@ -99,7 +96,7 @@ def report(warehouse: Path) -> Contacts:
         for _, severity in SEVERITIES
         if (reason, severity, True) in groups
     ]
-    return Contacts(_hidden(len(noted)), compared if is_told else None, tuple(shown))
+    return Contacts(hidden(len(noted)), compared if is_told else None, tuple(shown))
 
 
 def _keep(con: duckdb.DuckDBPyConnection, days: Sequence[date], noted: Sequence[Contacted]) -> None:
@@ -131,10 +128,6 @@ def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[obj
         con.executemany(f"INSERT INTO temp.{table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def _hidden(count: int) -> int | None:
-    return None if 0 < count < LEAST_SHOWN else count
-
-
 def _hide_another(groups: dict[tuple[str, str, bool], Group], severity: str, is_spoken: bool) -> None:
     """Where one reason alone is hidden, hide the smallest other one: the rest of `any` reason would tell of it."""
     alike = [key for reason in REASONS if reason != "any" and (key := (reason, severity, is_spoken)) in groups]
@@ -147,9 +140,9 @@ def _group(numbers: Sequence[int], every: Sequence[int] | None) -> Group:
     """What is shown of a group, which must not tell of the rest of those with `any` reason."""
     students, pairs, done_before, given_before, done_after, given_after, still = numbers
     rest = every[0] - students if every else 0
-    if _hidden(students) is None or _hidden(rest) is None:
+    if hidden(students) is None or hidden(rest) is None:
         return _HIDDEN
-    is_told = None not in (_hidden(still), _hidden(pairs - still))
+    is_told = None not in (hidden(still), hidden(pairs - still))
     return Group(
         students,
         _percent(done_before, given_before),

@@ -110,9 +110,7 @@ def report(warehouse: Path, values: Mapping[str, float | str] | None = None) -> 
     outcomes = _outcomes(warehouse)
     with open_published(warehouse / PUBLISHED) as con:
         con.execute("SET temp_directory = ''")  # what is spilled would be pupils' data, and nobody's to remove
-        days = [day for (day,) in con.execute("SELECT snapshot_date FROM spans.days ORDER BY 1").fetchall()]
-        if not days:
-            raise NothingLandedError("No landed day is left, so there is no past to look at: run `rollbook sync`")
+        days = landed_days(con)
         stored = dict(con.execute("SELECT name, value FROM main.thresholds").fetchall())
         now = tuple(replace(t, value=stored.get(t.name, t.value)) for t in editable.DEFAULTS)
         settings = {NOW: now} | ({TRIED: changed(now, values)} if values else {})
@@ -127,7 +125,7 @@ def report(warehouse: Path, values: Mapping[str, float | str] | None = None) -> 
                 _keep_units(con, outcomes)
             measured = con.execute(sql("measured"), {"reasons": [*REASONS]}).fetchall()
             rows += [_shown(setting, row, has_list=outcomes is not None) for row in measured]
-            weeks += [(setting, str(week), _hidden(count)) for week, count in con.execute(_WEEKS).fetchall()]
+            weeks += [(setting, str(week), hidden(count)) for week, count in con.execute(_WEEKS).fetchall()]
         periods = con.execute("SELECT period FROM temp.units GROUP BY 1 ORDER BY MIN(begins_on)").fetchall()
     tried = {t.name: t.value for t in settings.get(TRIED, ()) if t.name in (values or {})}
     return Report(
@@ -182,13 +180,22 @@ def _keep_units(con: duckdb.DuckDBPyConnection, outcomes: list[tuple[int, str]] 
     con.execute(f"CREATE TEMP TABLE units AS {sql('listed_outcomes')}")
 
 
-def _hidden(count: int) -> int | None:
+def landed_days(con: duckdb.DuckDBPyConnection) -> list[date]:
+    """The landed days of an open file, in order. Raises NothingLandedError if there are none."""
+    days = [day for (day,) in con.execute("SELECT snapshot_date FROM spans.days ORDER BY 1").fetchall()]
+    if not days:
+        raise NothingLandedError("No landed day is left to look back at: run `rollbook sync`")
+    return days
+
+
+def hidden(count: int) -> int | None:
+    """A number of students, or None if it would tell of one to four."""
     return None if 0 < count < LEAST_SHOWN else count
 
 
 def _percent(part: int | None, whole: int | None) -> float | None:
     """A share in percent, of groups that may both be shown, and so may the rest."""
-    if not whole or part is None or _hidden(whole - part) is None:
+    if not whole or part is None or hidden(whole - part) is None:
         return None
     return round(100 * part / whole, 1)
 
@@ -197,19 +204,19 @@ def _shown(setting: str, row: tuple[Any, ...], *, has_list: bool) -> Measured:
     """A row without what would tell of fewer than five students."""
     reason, *numbers = row
     flagged, rightly, already, outcomes, lead, lasts, ended, back, a_week = numbers
-    is_shown = _hidden(flagged) is not None
-    right = _hidden(rightly) if is_shown and _hidden(flagged - rightly) is not None else None
+    is_shown = hidden(flagged) is not None
+    right = hidden(rightly) if is_shown and hidden(flagged - rightly) is not None else None
     return Measured(
         setting,
         str(reason),
-        _hidden(flagged),
+        hidden(flagged),
         right,
-        _hidden(already) if right is not None and not has_list else None,
-        _hidden(outcomes),
+        hidden(already) if right is not None and not has_list else None,
+        hidden(outcomes),
         _percent(right, flagged),
-        _percent(right, _hidden(outcomes)),
+        _percent(right, hidden(outcomes)),
         lead if right else None,
         lasts if is_shown else None,
-        _percent(_hidden(back), ended) if is_shown else None,
+        _percent(hidden(back), ended) if is_shown else None,
         round(a_week, 1) if is_shown else None,
     )

@@ -432,7 +432,7 @@ def _change(
                 content = left.encode(coding)
             except UnicodeEncodeError:  # a login that the file's own characters do not write
                 content = codecs.BOM_UTF8 + left.encode()
-            # What a person has saved since is read; between this look and the rename is no time to save in.
+            # A person may have saved the file since: then begin with what is there now.
             if before == (path.read_bytes() if path.exists() else None):
                 break
         # The file first: what was noted lately stays known until it is there.

@@ -24,7 +24,7 @@ their_{{ table }} AS MATERIALIZED (SELECT * FROM history.{{ table }} SEMI JOIN t
 {% endfor %}
 {%- endmacro -%}
 
-{#- A reason's severity: from 1 where its threshold is just met, to 2 where it is met twice over. -#}
+{#- A reason's severity: from 1 where its threshold is just met, to 2 at twice that. -#}
 {%- macro counts(flag, beyond, threshold) -%}
 CASE WHEN {{ flag }} THEN 1 + LEAST(COALESCE(({{ beyond }}) / NULLIF({{ threshold }}, 0), 1), 1) ELSE 0 END
 {%- endmacro -%}

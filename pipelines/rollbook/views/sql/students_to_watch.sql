@@ -17,7 +17,7 @@
 -- School days are found in the records: see main.active_days; before the first landed day, each weekday counts, of terms
 -- if terms.csv has any. A student who never logged in is not also inactive.
 --
--- Each reason counts from 1, where its threshold is just met, to 2, where it is met twice over: nothing completed, no
+-- Each reason counts from 1, where its threshold is just met, to 2, at twice that: nothing completed, no
 -- points, inactive or not logged in for twice as long, twice as many missing. severity is their sum, 1 to 8.
 --
 --   name                     Full name.
