@@ -69,14 +69,21 @@ class Desk:
     def ask(self, method: str = "GET", headers: Mapping[str, str] | None = None, *, path: str = "") -> Answer:
         """A request with the token, unless the headers have another. Of an answer that is cut, what came."""
         sent = {"Authorization": f"Bearer {self.token}", **(headers or {})}
-        self._connection.request(method, path or self.path, headers=sent)
-        answer = self._connection.getresponse()
+        try:
+            answer = self._ask_once(method, path or self.path, sent)
+        except ConnectionError:  # uvicorn ends a connection that was silent for five seconds
+            self.close()
+            answer = self._ask_once(method, path or self.path, sent)
         try:
             body = answer.read()
         except http.client.IncompleteRead as cut:
             body = cut.partial
             self.close()
         return Answer(answer.status, body, answer.headers)
+
+    def _ask_once(self, method: str, path: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        self._connection.request(method, path, headers=headers)
+        return self._connection.getresponse()
 
     def attach(self) -> int:
         """Begin as an ATTACH does; returns the file's size."""
