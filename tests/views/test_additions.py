@@ -55,6 +55,24 @@ class Clubs:
         con.execute("CREATE VIEW main.students_clubs AS FROM main.students JOIN main.clubs_now USING (student_id)")
 
 
+class Greetings:
+    """A feature that has a macro, and no table."""
+
+    name = "greetings"
+
+    def relations(self) -> Iterable[Relation]:
+        return ()
+
+    def macros(self, version: str) -> Iterable[Macro]:  # noqa: ARG002 - it is the same in each file
+        return (Macro("clubs_of", ("id",), "Them.", "CREATE OR REPLACE MACRO main.clubs_of(id) AS 'hello'", "MACRO"),)
+
+    def look(self, con: duckdb.DuckDBPyConnection) -> object:
+        """Nothing."""
+
+    def fill(self, con: duckdb.DuckDBPyConnection, file: NextFile) -> None:
+        """Nothing."""
+
+
 def opened(house: House, number: int, *additions: Addition) -> Rollbook:
     """The house in a night, with these additions alone."""
     rollbook = house.at(number).rollbook()
@@ -86,6 +104,15 @@ def test_what_a_feature_adds_comes_and_goes_with_it(monkeypatch: pytest.MonkeyPa
         assert clubs.files[1].ahead == {"clubs": 3}
         house.night(4)
         assert names(house) == {"changes_since"}
+
+
+def test_a_macro_comes_and_goes_with_its_feature() -> None:
+    with new_house(students(3)) as house:
+        sync(opened(house, 1).writer())
+        sync(opened(house, 2, Greetings()).writer())
+        assert names(house) == {"clubs_of"}
+        sync(opened(house, 3).writer())
+        assert not names(house)
 
 
 def test_a_feature_whose_fill_fails_fails_the_publish() -> None:

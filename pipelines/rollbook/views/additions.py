@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,19 +17,20 @@ import duckdb
 
 from rollbook.landing.raw import RawStore
 from rollbook.store import schema
-from rollbook.store.database import transaction
+from rollbook.store.database import quoted, transaction
 from rollbook.tables import Declared, Relation
 from rollbook.views import catalog
 
 Connection = duckdb.DuckDBPyConnection
 
-# What a file holds besides the snapshots' views, which every publish makes again: the kind for DROP, schema, name.
-_THERE = """
+# What a file holds: the kind for DROP, schema, name. Listing functions takes DuckDB as long as merging a small table.
+_MACROS = """
 SELECT IF(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name
 FROM duckdb_functions() WHERE NOT internal AND database_name = CURRENT_DATABASE()
-UNION
+"""
+_RELATIONS = """
 SELECT 'VIEW', schema_name, view_name FROM duckdb_views() WHERE NOT internal AND database_name = CURRENT_DATABASE()
-UNION
+UNION ALL
 SELECT 'TABLE', schema_name, table_name FROM duckdb_tables() WHERE NOT internal AND database_name = CURRENT_DATABASE()
 """
 
@@ -95,8 +97,14 @@ def drop_others(con: Connection, relations: Iterable[Relation], macros: Iterable
     """Drop the tables, views and macros of an open file that nothing declares."""
     declared = {(r.schema, r.name) for r in (*schema.declared(), *schema.snapshots(), *relations)}
     declared |= {("main", view) for view in catalog.VIEWS}
-    declared |= {("main", m.name) for m in (*catalog.macros(), *macros)} | {("spans", catalog.MADE)}
-    # Macros and views may read tables, and sort before them.
-    for kind, *names in sorted(con.execute(_THERE).fetchall(), key=lambda row: row[0] == "TABLE"):
-        if tuple(names) not in declared:
-            con.execute(f"DROP {kind} {'.'.join(names)}")
+    declared |= {("main", m.name) for m in (*catalog.macros(), *macros)}
+    declared |= {("spans", catalog.MADE), ("spans", catalog.DECLARED_THEN)}
+    # Views before tables, and macros before both, which they may read.
+    others = sorted((each for each in con.execute(_RELATIONS).fetchall() if each[1:] not in declared), reverse=True)
+    digest = sha256(repr(sorted(declared)).encode()).hexdigest()
+    # Where the same was declared before, only a school's own lists bring macros, each with a table.
+    if others or catalog.noted(con, catalog.DECLARED_THEN) != digest:
+        others[:0] = [each for each in con.execute(_MACROS).fetchall() if each[1:] not in declared]
+        catalog.note(con, catalog.DECLARED_THEN, digest, "what was declared when this file was filled")
+    for kind, *names in others:
+        con.execute(f"DROP {kind} {'.'.join(map(quoted, names))}")

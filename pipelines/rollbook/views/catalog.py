@@ -136,8 +136,8 @@ REASONS: dict[str, str] = {
     "is_low_score": "low score",
 }
 
-# A macro in the file that returns the digest of the views.
-MADE = "views_digest"
+# Macros in the file that return the digest of its views, and of all that was declared when it was filled.
+MADE, DECLARED_THEN = "views_digest", "declarations_digest"
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
@@ -321,7 +321,7 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     """
     create_snapshots(con, lake, days)
     # A night's file is a copy of the last file, usually with the same views.
-    if _views_made(con) != _views_digest(lake.declared):
+    if noted(con, MADE) != _views_digest(lake.declared):
         _make_views(con, lake.declared)
     else:
         _reset_students_own(con)
@@ -386,8 +386,7 @@ def _make_views(con: duckdb.DuckDBPyConnection, declared: Declared) -> None:
     """Create the views, and the macro that names the set. Raises CheckError if DuckDB cannot bind a view."""
     with _bound():
         create_views(con)
-    con.execute(f"CREATE OR REPLACE MACRO spans.{MADE}() AS '{_views_digest(declared)}'")
-    con.execute(f"COMMENT ON MACRO spans.{MADE} IS 'Internal: which views this file holds.'")
+    note(con, MADE, _views_digest(declared), "which views this file holds")
 
 
 @contextmanager
@@ -403,11 +402,17 @@ def _bound() -> Iterator[None]:
         ) from error
 
 
-def _views_made(con: duckdb.DuckDBPyConnection) -> str | None:
-    """Return the digest of the views that a file holds; None if the file has none."""
+def note(con: duckdb.DuckDBPyConnection, name: str, digest: str, about: str) -> None:
+    """Note a digest in an open file, as the value of a macro of this name."""
+    con.execute(f"CREATE OR REPLACE MACRO spans.{name}() AS '{digest}'")
+    con.execute(f"COMMENT ON MACRO spans.{name} IS {literal(f'Internal: {about}.')}")
+
+
+def noted(con: duckdb.DuckDBPyConnection, name: str) -> str | None:
+    """Return the digest that an open file notes by a name; None if it notes none."""
     (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
     with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` an error would abort the transaction
-        row = aside.execute(f"SELECT {file}.spans.{MADE}()").fetchone()
+        row = aside.execute(f"SELECT {file}.spans.{name}()").fetchone()
         return str(row[0]) if row else None
     return None
 
