@@ -63,7 +63,7 @@ class Greetings:
     def relations(self) -> Iterable[Relation]:
         return ()
 
-    def macros(self, version: str) -> Iterable[Macro]:  # noqa: ARG002 - it is the same in each file
+    def macros(self, version: str) -> Iterable[Macro]:
         return (Macro("clubs_of", ("id",), "Them.", "CREATE OR REPLACE MACRO main.clubs_of(id) AS 'hello'", "MACRO"),)
 
     def look(self, con: duckdb.DuckDBPyConnection) -> object:
