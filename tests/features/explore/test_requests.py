@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from datetime import date, timedelta
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -124,7 +125,7 @@ def outside(staff: Staff, login: str, answer: Answer) -> set[str]:
 
 
 @pytest.mark.parametrize("login", [*SCOPED, "nobody@school.example", "stranger@school.example"])
-@pytest.mark.parametrize("count", [40, slow(250), weekly(1_000)])
+@pytest.mark.parametrize("count", [40, slow(100), weekly(1_000)])
 def test_random_requests_show_nobody_outside_the_scope(staff: Staff, room: Door, login: str, count: int) -> None:
     draw, statuses, told = random.Random(f"{login} {count}"), Counter[int](), 0
     for number in range(count):
@@ -305,13 +306,13 @@ def test_the_table_of_contacts_has_ones_own_students_alone(tmp_path: Path, login
             con.execute("INSERT INTO main.contacts VALUES ($1, $2, $2, $3)", [number, day, word(number)])
         con.execute("INSERT INTO history.contacts SELECT *, spoken_on, NULL FROM main.contacts")
     room, mine, told = door(staff), staff.students(login), set[int]()
-    for name in ("contacts", "history.contacts"):
-        for column in ("", "noted_by", "student_id", "spoken_on"):
-            for comparison in pages.COMPARISONS:
-                for value in ("zq", str(day), "1e999", str(min({*STUDENTS} - mine))):
-                    pairs = [("column", column), ("comparison", comparison), ("value", value), ("csv", "1")]
-                    answer = ask(room, f"/table/{name}?{urlencode(pairs)}", as_reader(login))
-                    assert (answer.status in (200, 404), outside(staff, login, answer)) == (True, set()), pairs
-                    told |= {int(n) for n in WORDS.findall(answer.text)}
+    values, draw = ("zq", str(day), "1e999", str(min({*STUDENTS} - mine))), random.Random(login)
+    for name, column, comparison in product(
+        ("contacts", "history.contacts"), ("", "noted_by", "student_id", "spoken_on"), pages.COMPARISONS
+    ):
+        pairs = [("column", column), ("comparison", comparison), ("value", draw.choice(values)), ("csv", "1")]
+        answer = ask(room, f"/table/{name}?{urlencode(pairs)}", as_reader(login))
+        assert (answer.status in (200, 404), outside(staff, login, answer)) == (True, set()), pairs
+        told |= {int(n) for n in WORDS.findall(answer.text)}
     assert told == mine
     assert ask(room, "/table/contacts", as_reader("nobody@school.example")).text.count("zq") == 0

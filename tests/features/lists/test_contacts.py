@@ -22,7 +22,7 @@ from rollbook.views.editable import Contacted
 from tests.support.nights import House, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
 from tests.support.records import classes, student, students
-from tests.support.tiers import slow
+from tests.support.tiers import weekly
 
 pytestmark = pytest.mark.nights
 
@@ -252,7 +252,7 @@ def test_more_lines_than_a_list_has_are_told_and_stop_no_night(
     assert contacts.FILE in (line_of(school_of_six.rollbook(), "lists") or "")
 
 
-@pytest.mark.parametrize(("seed", "nights"), [(0, 6), slow(1, 20)])
+@pytest.mark.parametrize(("seed", "nights"), [(0, 6), weekly(1, 20)])
 def test_a_terms_contacts_are_as_a_plain_model_says(seed: int, nights: int) -> None:
     draw, days, said = Random(seed), dict[date, set[tuple[Any, ...]]](), set[tuple[Any, ...]]()
     with new_house(students(12), classes(3)) as house:

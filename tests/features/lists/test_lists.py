@@ -26,7 +26,7 @@ from rollbook.util.files import empty
 from tests.support.nights import House, approve_held, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
 from tests.support.records import classes, student, students
-from tests.support.tiers import slow, weekly
+from tests.support.tiers import weekly
 
 Rows = dict[Any, dict[str, str]]
 
@@ -331,7 +331,7 @@ class Term:
                 assert {p: {column: value} for p, value in rows} == said.get(name, {}), (day, name)
 
 
-@pytest.mark.parametrize(("seed", "nights"), [(0, 7), slow(1, 14), weekly(2, 40)])
+@pytest.mark.parametrize(("seed", "nights"), [(0, 7), weekly(1, 14), weekly(2, 40)])
 def test_a_terms_lists_are_as_a_plain_model_says(seed: int, nights: int) -> None:
     term = Term(seed, nights)
     with new_house(students(30), classes(3)) as house:

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
+import rollbook
 from rollbook.cli import app
 from rollbook.errors import ArgumentError, NothingLandedError, SettingError
 from rollbook.reading import contacts as comparing
@@ -168,6 +169,17 @@ def test_before_and_after_equal_a_recomputation_in_plain_python(school_of_300: P
     assert sum(row.spoken.after_percent is not None for row in measured.rows) >= 3, "or nothing was compared"
     assert any(row.others.still_percent is not None for row in measured.rows)
     assert any(row.spoken.students is None for row in measured.rows), "or nothing was hidden"
+
+
+def test_a_notebook_gets_the_rows(school_of_300: Path, alone: Path) -> None:
+    rows = [asdict(row) for row in report(school_of_300).rows]
+    frame = rollbook.open(school_of_300).spoken_to().astype(object)
+    for who in ("spoken", "others"):
+        given = frame.filter(like=f"{who}_").rename(columns=lambda name, who=who: name.removeprefix(f"{who}_"))
+        assert given.where(given.notna(), None).to_dict("records") == [row[who] for row in rows]
+    none = rollbook.open(alone).spoken_to()
+    assert [*none] == [*frame]
+    assert none.empty
 
 
 def test_what_is_shown_does_not_tell_of_what_is_hidden(school_of_300: Path) -> None:

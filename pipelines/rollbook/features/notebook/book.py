@@ -7,6 +7,7 @@
     book.history("student_summaries", student_id=7)
     book.changes(since="2026-09-01")
     book.thresholds(completion_below=40)        # what the reasons did in the past, and what others would have done
+    book.spoken_to()                            # the two weeks before and after, beside others like them
     book.student(7)
     book.query("SELECT * FROM roster WHERE class_id = ?", [501])
     book.lines(frame)                           # a line over the days of the first column for each other one
@@ -19,14 +20,14 @@ night, and locks nobody out. Each call is a line in the access log, without the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollbook import settings
 from rollbook.errors import ArgumentError
-from rollbook.reading import access
+from rollbook.reading import access, contacts
 from rollbook.reading.query import query_of, read_arrow, run_query
 from rollbook.reading.thresholds import report
 from rollbook.store.published import DEMO_FOLDER, PUBLISHED
@@ -185,6 +186,21 @@ class Book:
         measured = report(self.warehouse, tried)
         access.note(self.warehouse, "notebook", what="thresholds")
         return self._form(pa.Table.from_pylist([asdict(row) for row in measured.rows]))
+
+    def spoken_to(self) -> Any:
+        """The work of the two weeks before and after students were spoken to (`spoken_...`), beside others like them
+        (`others_...`), a row for each reason and severity; it shows no cause. Groups of one to four students are
+        empty. See `rollbook.reading.contacts.Group`.
+        """
+        import pyarrow as pa
+
+        rows = contacts.report(self.warehouse).rows
+        access.note(self.warehouse, "notebook", what="contacts")
+        columns = {"reason": [row.reason for row in rows], "severity": [row.severity for row in rows]}
+        for who in ("spoken", "others"):
+            for each in fields(contacts.Group):
+                columns[f"{who}_{each.name}"] = [getattr(getattr(row, who), each.name) for row in rows]
+        return self._form(pa.table(columns))
 
     def student(self, student_id: int) -> Any:
         """What happened to a student since the first landed day, a row for each change, in words."""
