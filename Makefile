@@ -69,6 +69,10 @@ test-nights: $(VENV)/.dev ## Run the other tests that play nights, ten minutes
 test-slow: $(VENV)/.dev chromium ## Run the long tests: kills, Dagster's runs, districts, browsers
 	@$(PYTEST) -m "slow and not weekly" $(ARGS)
 
+.PHONY: test-long
+test-long: $(VENV)/.dev chromium ## Run test-nights and test-slow together: what waits lets the others run
+	@$(PYTEST) -m "(slow or nights and not story) and not weekly" $(ARGS)
+
 .PHONY: test-weekly
 test-weekly: $(VENV)/.dev chromium java ## Run what takes longest: a year of a school, more lives, every kill, other tools
 	@$(PYTEST) -m weekly $(ARGS)
@@ -78,7 +82,7 @@ test-newest: $(VENV)/.dev ## Try the newest versions that the bounds allow, and 
 	@$(BIN)/python -m tests.newest
 
 .PHONY: check
-check: lint test test-nights test-slow ## Everything before a merge: the static checks, and all tests but the weekly ones
+check: lint test test-long ## Everything before a merge: the static checks, and all tests but the weekly ones
 
 .PHONY: campaign
 campaign: $(VENV)/.dev ## Simulate N nights (1000) of new seeds against a plain model

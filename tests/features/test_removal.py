@@ -16,6 +16,7 @@ from rollbook.settings import ROOT
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
+from tests.support.tiers import daily
 
 pytestmark = [pytest.mark.nights, pytest.mark.slow]
 
@@ -45,6 +46,10 @@ COMMANDS = (
 )
 
 
+# These add to the file, to its folder or to the definitions; the others read.
+ADDING = ("pseudonymous", "morning", "feed", "lists", "district", "alerts")
+
+
 def without(feature: str, folder: Path) -> Path:
     """A copy of the source without a feature: neither its folder nor its line."""
     source = folder / "pipelines"
@@ -67,7 +72,7 @@ def run(source: Path, house: House, home: Path, *lines: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", daily(FEATURES, *ADDING))
 def test_a_feature_can_go_with_its_folder_and_its_line(feature: str, tmp_path: Path) -> None:
     source, home = without(feature, tmp_path), dagster_home(tmp_path / "home")
     with new_house(students(20), classes(2)) as house:
