@@ -23,10 +23,11 @@ from rollbook.reading.query import export
 from rollbook.rights import erasure as erasing
 from rollbook.rights.erasure import Holdings
 from rollbook.store.clean import clean
+from rollbook.store.database import BLOCK_SIZE
 from rollbook.views import editable
 from tests.support.nights import House, asked, folder, new_house, night, status_of
 from tests.support.processes import canary
-from tests.support.reading import writable
+from tests.support.reading import rows, writable
 from tests.support.records import student
 from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
@@ -125,6 +126,9 @@ def assert_gone(house: House) -> None:
     assert {k: v for k, v in house.examined().items() if v} == {}
 
 
+BLOCKS = "SELECT block_size FROM pragma_database_size() WHERE database_name = current_database()"
+
+
 def test_the_published_files_are_clean_copies_byte_for_byte(erasure: SimpleNamespace) -> None:
     """Else a gap among what is written after the copy could hold a piece of a name (`store.clean`)."""
     files = [erasure.house.published, *erasure.house.rollbook().warehouse.kept()]
@@ -132,6 +136,7 @@ def test_the_published_files_are_clean_copies_byte_for_byte(erasure: SimpleNames
         whole = file.read_bytes()
         assert whole.startswith(copy)
         assert len(whole) - len(copy) < 100  # the mark, which says nothing of anybody
+        assert rows(file, BLOCKS) == [(BLOCK_SIZE,)]
 
 
 @pytest.mark.story

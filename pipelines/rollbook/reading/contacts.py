@@ -119,7 +119,12 @@ def _keep(con: duckdb.DuckDBPyConnection, days: Sequence[date], noted: Sequence[
     ((students,),) = con.execute("SELECT COUNT(DISTINCT student_id) FROM history.students").fetchall()
     at_a_time = max(1, STUDENT_DAYS // max(students, 1))
     for some in (asked[at : at + at_a_time] for at in range(0, len(asked), at_a_time)):
-        con.execute(f"INSERT INTO temp.watching {on_list} ({', '.join(map(literal, map(str, some)))})")
+        listed = ", ".join(map(literal, map(str, some)))
+        # DuckDB looks at no other days where it is told the first and the last.
+        con.execute(
+            f"INSERT INTO temp.watching {on_list} ({listed})"
+            f" AND snapshot_date BETWEEN DATE '{some[0]}' AND DATE '{some[-1]}'"
+        )
     con.execute(f"CREATE TEMP TABLE pairs AS {sql('contact_pairs', fortnight=FORTNIGHT.days)}")
 
 

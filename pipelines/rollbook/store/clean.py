@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from rollbook.errors import MachineError
-from rollbook.store.database import STORAGE_VERSION, new_instance
+from rollbook.store.database import BLOCK_SIZE, STORAGE_VERSION, new_instance
 from rollbook.store.published import COPY
 from rollbook.util import files, machine
 
@@ -57,7 +57,7 @@ def clean(path: Path, scratch: Path) -> None:
 def _copy(source: str, target: str, scratch: str) -> None:
     with new_instance(Path(scratch)) as con:
         con.execute("ATTACH $1 AS rollbook (READ_ONLY)", [source])
-        con.execute(f"ATTACH $1 AS clean (STORAGE_VERSION '{STORAGE_VERSION}')", [target])
+        con.execute(f"ATTACH $1 AS clean (STORAGE_VERSION '{STORAGE_VERSION}', BLOCK_SIZE {BLOCK_SIZE})", [target])
         con.execute("COPY FROM DATABASE rollbook TO clean")
         con.execute("CHECKPOINT clean")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from rollbook.store.database import literal, transaction
+from rollbook.store.database import literal, room_to_watch, transaction
 from rollbook.store.schema import ANY_KEY, CHANGE_KEYS
 from rollbook.store.statements import statements
 from rollbook.tables import SETS, TABLES, Column, Declared, Pseudonymous, Relation
@@ -105,7 +105,8 @@ def begin(con: duckdb.DuckDBPyConnection) -> None:
 
 def watched(con: duckdb.DuckDBPyConnection, file: str) -> pa.Table:
     """The students to watch of an attached file, such as `before.`, each with a hash of what the list shows."""
-    return con.sql(f"SELECT student_id, HASH(w) AS shown FROM {file}main.students_to_watch AS w").to_arrow_table()
+    with room_to_watch(con, file):
+        return con.sql(f"SELECT student_id, HASH(w) AS shown FROM {file}main.students_to_watch AS w").to_arrow_table()
 
 
 def record(

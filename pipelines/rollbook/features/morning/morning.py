@@ -36,6 +36,7 @@ from rollbook.reading.charts import (
     sparkline,
     trend,
 )
+from rollbook.store.database import room_to_watch
 from rollbook.store.statements import apart, statements
 from rollbook.util import pages
 from rollbook.util.text import count_of, figure
@@ -162,11 +163,12 @@ def load_morning(
     # A temporary table, because several queries use the rows. Reasons cost most, so only with names.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
-    con.execute(f"""
-        CREATE OR REPLACE TEMP TABLE to_watch AS
-        SELECT student_id, change, severity, reason_count, {"reason," if names else ""} {flags}
-        FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
-    """)
+    with room_to_watch(con):
+        con.execute(f"""
+            CREATE OR REPLACE TEMP TABLE to_watch AS
+            SELECT student_id, change, severity, reason_count, {"reason," if names else ""} {flags}
+            FROM main.watch_daily WHERE snapshot_date = DATE '{day}'
+        """)
     students = _one(con, "SELECT COUNT(*) FROM main.students")
     trend = _trend(con, day)
     silence = _common_silence(con, students, trend[-1].active_students)

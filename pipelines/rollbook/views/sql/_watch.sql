@@ -74,13 +74,6 @@ limits AS (
 LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_days + 1, 1) : {{ number(day) }}])
 {%- endmacro -%}
 
-{#- What is known of a student on a day: those with a reason keep it. -#}
-{%- set of_student = (
-    "student_id", "since", "registration_date", "completion_rate", "average_score", "last_activity_date",
-    "missing_before", "due_before", "newly_missing", "newly_due", "may_be_missing_work", "is_low_completion",
-    "is_low_score", "is_inactive", "is_never_logged_in",
-) -%}
-
 {#- CTEs from `looked` to `judged`: one row per row of it and student with a reason on its day, `seen_on`. Its other
     columns are `keys`, and are passed through. `whose` is a query of the ids to judge; by default all students. -#}
 {%- macro judged(keys, whose="") -%}
@@ -108,7 +101,8 @@ state AS (
         COALESCE(
             is_comparable AND newly_missing >= missing_assignments AND 100 * newly_missing >= missing_percent * newly_due,
             FALSE
-        ) AS may_be_missing_work
+        ) AS may_be_missing_work,
+        is_low_completion OR is_low_score OR is_inactive OR is_never_logged_in OR may_be_missing_work AS may_be_flagged
     FROM windows AS d CROSS JOIN limits AS l, LATERAL (
         SELECT
             s.student_id, s.registration_date,
@@ -142,39 +136,38 @@ state AS (
         ) AS c USING (student_id)
     ) AS v
 ),
--- What a class lacks: its share, and as many pieces as three of four lack, which may be a teacher who marks late. One
--- pass over all members, which keeps those who may have a reason.
+-- What a class lacks: its share, and as many pieces as three of four lack, which may be a teacher who marks late.
 classes AS (
     SELECT
-        {{ keys ~ "," if keys }} s.seen_on, e.class_id,
-        COUNT(*) FILTER (is_comparable) > {{ others }} AND e.class_id IS NOT NULL AS is_compared,
-        SUM(GREATEST(newly_missing, 0)) FILTER (is_comparable) / SUM(newly_due) FILTER (is_comparable) AS class_share,
-        QUANTILE_DISC(GREATEST(newly_missing, 0), 0.25) FILTER (is_comparable) AS class_lacks,
-        LIST(STRUCT_PACK({% for name in of_student %}{{ name }} := s.{{ name }}{{ ", " if not loop.last }}{% endfor %}))
-            FILTER (is_low_completion OR is_low_score OR is_inactive OR is_never_logged_in OR may_be_missing_work) AS members
-    FROM state AS s LEFT JOIN {{ from }}student_classes AS e
+        {{ each }}, class_id,
+        SUM(GREATEST(newly_missing, 0)) / SUM(newly_due) AS class_share,
+        -- One byte a member: the pieces of all members are in memory at once.
+        QUANTILE_DISC(CAST(LEAST(GREATEST(newly_missing, 0), 255) AS UTINYINT), 0.25) AS class_lacks
+    FROM (
+        SELECT {{ each }}, student_id, newly_missing, newly_due FROM state WHERE is_comparable
+    ) AS s INNER JOIN {{ from }}student_classes AS e
         ON e.student_id = s.student_id AND {{ m.valid_on("e", "s.seen_on") }}
-    GROUP BY {{ each }}, e.class_id
+    GROUP BY {{ each }}, class_id HAVING COUNT(*) > {{ others }}
 ),
-students AS (
-    SELECT
-        {{ each }},
-        ANY_VALUE(member) AS of_student,
-        MAX(class_share) FILTER (is_compared) AS class_share,
-        COALESCE(MAX(class_lacks) FILTER (is_compared), 0) AS class_lacks
-    FROM (SELECT * EXCLUDE (members), UNNEST(members) AS member FROM classes)
-    GROUP BY {{ each }}, member.student_id
+in_classes AS (
+    SELECT {{ each }}, s.student_id, MAX(class_share) AS class_share, MAX(class_lacks) AS class_lacks
+    FROM (SELECT {{ each }}, student_id FROM state WHERE may_be_flagged) AS s
+    INNER JOIN {{ from }}student_classes AS e ON e.student_id = s.student_id AND {{ m.valid_on("e", "s.seen_on") }}
+    INNER JOIN classes USING ({{ each }}, class_id)
+    GROUP BY {{ each }}, s.student_id
 ),
 flagged AS (
     SELECT
         *,
         newly_due * COALESCE(missing_before / NULLIF(due_before, 0), 0) AS expected_as_before,
-        ROUND(GREATEST(newly_due * COALESCE(class_share, 0), class_lacks, expected_as_before), 1) AS expected_missing,
+        ROUND(
+            GREATEST(newly_due * COALESCE(class_share, 0), COALESCE(class_lacks, 0), expected_as_before), 1
+        ) AS expected_missing,
         newly_missing - expected_missing AS excess,
         may_be_missing_work AND excess >= missing_assignments AND 100 * excess >= missing_percent * newly_due
             AS is_missing_work,
         {% for flag in flags %}CAST({{ flag }} AS INTEGER){{ " + " if not loop.last }}{% endfor %} AS reason_count
-    FROM (SELECT {{ each }}, class_share, class_lacks, UNNEST(of_student) FROM students) CROSS JOIN limits
+    FROM (FROM state WHERE may_be_flagged) LEFT JOIN in_classes USING ({{ each }}, student_id) CROSS JOIN limits
     {{ "WHERE student_id IN (" ~ whose ~ ")" if whose }}
 ),
 weighed AS (
@@ -342,9 +335,9 @@ paired AS (
     FROM decided GROUP BY snapshot_date, day_before, student_id
 )
 SELECT
-    snapshot_date,
-    student_id,
-    name,
+    p.snapshot_date,
+    p.student_id,
+    p.name,
     CASE
         WHEN day_before IS NULL THEN NULL
         WHEN severity IS NULL THEN 'no longer to watch'
@@ -359,10 +352,10 @@ SELECT
     {% for flag in flags %}
     COALESCE({{ flag }}, FALSE) AS {{ flag }},
     {% endfor %}
-    EXISTS (
-        FROM history.students AS h WHERE h.student_id = p.student_id AND {{ m.valid_on("h", "p.snapshot_date") }}
-    ) AS is_listed
+    h.student_id IS NOT NULL AS is_listed
+-- DuckDB pushes no filter by a day past an EXISTS.
 FROM paired AS p
+LEFT JOIN history.students AS h ON h.student_id = p.student_id AND {{ m.valid_on("h", "p.snapshot_date") }}
 WHERE severity IS NOT NULL OR severity_before IS NOT NULL
-ORDER BY snapshot_date, severity DESC NULLS LAST, student_id
+ORDER BY p.snapshot_date, severity DESC NULLS LAST, p.student_id
 {%- endmacro -%}
