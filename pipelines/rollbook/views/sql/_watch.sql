@@ -75,10 +75,11 @@ LIST_DISTINCT([{{ day }}] || school[GREATEST({{ number(day) }} - stays_school_da
 {%- endmacro -%}
 
 {#- CTEs from `looked` to `judged`: one row per row of it and student with a reason on its day, `seen_on`. Its other
-    columns are `keys`, and are passed through. `whose` is a query of the ids to judge; by default all students. -#}
+    columns are `keys`, and are passed through; the first of them tells the others. `whose` is a query of the ids to
+    judge; by default all students. -#}
 {%- macro judged(keys, whose="") -%}
 {%- set from = "their_" if whose else "history." -%}
-{%- set each = (keys ~ ", " if keys else "") ~ "seen_on" -%}
+{%- set each = (keys.split(", ")[0] ~ ", " if keys else "") ~ "seen_on" -%}
 {{ versions(whose) if whose }}
 windows AS (
     SELECT
