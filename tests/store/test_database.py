@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from rollbook.errors import MachineError
-from rollbook.store.database import translate_errors
+from rollbook.store.database import Limits, connect, reuse_instances, translate_errors
 from rollbook.util import machine
 
 
@@ -28,6 +28,19 @@ def test_lack_of_memory_is_told_from_a_full_disk(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setattr(machine, "free", lambda path: 10 * 10**6)
     assert "10.0 MB are left. Make room" in refused_memory(tmp_path)
+
+
+def test_a_small_and_a_large_school_write_the_same_bytes(tmp_path: Path) -> None:
+    """A day's digest is of its files: one that is made again, by more threads, must be the same day."""
+    rows = "SELECT n AS id, 'Pupil ' || n AS name, IF(n % 3 = 0, NULL, n) AS minutes FROM RANGE(1, 90) AS r(n)"
+    written = []
+    for threads in (1, 2):
+        path = tmp_path / f"{threads}.parquet"
+        with reuse_instances(tmp_path / "spill", Limits(threads)), connect(scratch=tmp_path / "spill") as con:
+            con.execute(f"CREATE TABLE pupils AS {rows}")
+            con.execute(f"COPY (FROM pupils WHERE id > 4 ORDER BY id) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
