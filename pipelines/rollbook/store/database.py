@@ -31,8 +31,15 @@ THREADS = 2
 # all of them together a tenth of a small school's night. Not "statistics_propagation": it decides about the bytes of
 # Parquet files, and a day that is made again must have the same.
 LEFT_OUT = (
-    *("expression_rewriter", "common_subplan", "common_subexpressions", "column_lifetime"),
-    *("projection_pullup", "projection_placement", "join_elimination", "join_filter_pushdown", "cte_filter_pusher"),
+    "expression_rewriter",
+    "common_subplan",
+    "common_subexpressions",
+    "column_lifetime",
+    "projection_pullup",
+    "projection_placement",
+    "join_elimination",
+    "join_filter_pushdown",
+    "cte_filter_pusher",
 )
 
 
@@ -47,8 +54,8 @@ class Limits:
 # Bytes. DuckDB spills to disk: with more left there, memory ran out and not the disk.
 ROOM_TO_SPILL = 1_000_000_000
 
-# A quarter of DuckDB's default. A small school's file of a hundred little tables has 5 MB instead of 16, and whoever
-# attaches it over HTTP asks no more often, for a third of the bytes. A file keeps the size with which it was made.
+# A quarter of DuckDB's default. A small school's file of a hundred little tables has 5 MB instead of 16, and a program
+# that attaches it over HTTP asks no more often, for a third of the bytes. A file keeps the size with which it was made.
 BLOCK_SIZE = 65_536
 
 _WRITING = f"STORAGE_VERSION '{STORAGE_VERSION}', ROW_GROUP_SIZE {ROW_GROUP_SIZE}"
@@ -237,32 +244,6 @@ def differences(con: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple
     pairs = ((ours, theirs), (theirs, ours))
     lacking, surplus = (count(con, f"SELECT COUNT(*) FROM (({a}) EXCEPT ALL ({b}))") for a, b in pairs)
     return lacking, surplus
-
-
-# Bytes that DuckDB needs to find whom to watch among no students and for each one: 256 MB were enough for 109,000, and
-# 200 for 54,000. What is compared within classes does not all spill.
-_TO_WATCH, _TO_WATCH_EACH = 128_000_000, 2_000
-_UNITS = {unit: 1024**n for n, unit in enumerate(("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"))}
-
-
-@contextmanager
-def room_to_watch(con: duckdb.DuckDBPyConnection, file: str = "") -> Iterator[None]:
-    """Within the block, let DuckDB take what it needs to find whom to watch in a file, such as `before.`, if that is
-    more than it may take otherwise.
-    """
-    students = count(con, f"SELECT COUNT(*) FROM {file}main.students")
-    settings = "SELECT current_setting('memory_limit'), current_setting('lock_configuration')"
-    ((limit, is_locked),) = con.execute(settings).fetchall()
-    number, unit = limit.split()
-    needed = _TO_WATCH + _TO_WATCH_EACH * students
-    if is_locked or needed <= float(number) * _UNITS[unit]:
-        yield
-        return
-    con.execute(f"SET memory_limit = '{needed} bytes'")
-    try:
-        yield
-    finally:
-        con.execute(f"SET memory_limit = '{limit}'")
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from rollbook.views import catalog
 
 Connection = duckdb.DuckDBPyConnection
 
+# A macro in the file that returns the digest of all that was declared when it was filled.
+DECLARED_THEN = "declarations_digest"
+
 # What a file holds: the kind for DROP, schema, name. Listing functions takes DuckDB as long as merging a small table.
 _MACROS = """
 SELECT IF(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name
@@ -98,13 +101,13 @@ def drop_others(con: Connection, relations: Iterable[Relation], macros: Iterable
     declared = {(r.schema, r.name) for r in (*schema.declared(), *schema.snapshots(), *relations)}
     declared |= {("main", view) for view in catalog.VIEWS}
     declared |= {("main", m.name) for m in (*catalog.macros(), *macros)}
-    declared |= {("spans", catalog.MADE), ("spans", catalog.DECLARED_THEN)}
+    declared |= {("spans", catalog.MADE), ("spans", DECLARED_THEN)}
     # Views before tables, and macros before both, which they may read.
     others = sorted((each for each in con.execute(_RELATIONS).fetchall() if each[1:] not in declared), reverse=True)
     digest = sha256(repr(sorted(declared)).encode()).hexdigest()
     # Where the same was declared before, only a school's own lists bring macros, each with a table.
-    if others or catalog.noted(con, catalog.DECLARED_THEN) != digest:
+    if others or catalog.noted(con, DECLARED_THEN) != digest:
         others[:0] = [each for each in con.execute(_MACROS).fetchall() if each[1:] not in declared]
-        catalog.note(con, catalog.DECLARED_THEN, digest, "what was declared when this file was filled")
+        catalog.note(con, DECLARED_THEN, digest, "what was declared when this file was filled")
     for kind, *names in others:
         con.execute(f"DROP {kind} {'.'.join(map(quoted, names))}")

@@ -25,7 +25,7 @@ import duckdb
 
 from rollbook.errors import CheckError, DeclarationError, SettingError
 from rollbook.store import checks, schema
-from rollbook.store.database import connect, literal, names, no_rows, transaction
+from rollbook.store.database import connect, count, literal, names, no_rows, transaction
 from rollbook.store.lake import LAKE, DayRecord, Lake
 from rollbook.store.schema import CHANGE_KEYS, OBSERVED
 from rollbook.store.statements import environment, ordering, statements
@@ -136,8 +136,13 @@ REASONS: dict[str, str] = {
     "is_low_score": "low score",
 }
 
-# Macros in the file that return the digest of its views, and of all that was declared when it was filled.
-MADE, DECLARED_THEN = "views_digest", "declarations_digest"
+# A macro in the file that returns the digest of the views.
+MADE = "views_digest"
+
+# Bytes that DuckDB needs to find whom to watch among no students and for each one: 256 MB were enough for 109,000, and
+# 200 for 54,000. What is compared within classes does not all spill.
+_TO_WATCH, _TO_WATCH_EACH = 128_000_000, 2_000
+_UNITS = {unit: 1024**n for n, unit in enumerate(("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"))}
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
 _KEY = re.compile(r"-- key: (.+)")
@@ -240,6 +245,26 @@ def types() -> dict[tuple[str, str], str]:
 def watched(thresholds: str) -> str:
     """The CTEs from `asked` to `watched`, by the thresholds of a relation: see `sql/_watch.sql`."""
     return _of_watch("watched(relation)", relation=thresholds)
+
+
+@contextmanager
+def room_to_watch(con: duckdb.DuckDBPyConnection, file: str = "") -> Iterator[None]:
+    """Within the block, let DuckDB take what it needs to find whom to watch in a file, such as `before.`, if that is
+    more than it may take otherwise.
+    """
+    students = count(con, f"SELECT COUNT(*) FROM {file}main.students")
+    settings = "SELECT current_setting('memory_limit'), current_setting('lock_configuration')"
+    ((limit, is_locked),) = con.execute(settings).fetchall()
+    number, unit = limit.split()
+    needed = _TO_WATCH + _TO_WATCH_EACH * students
+    if is_locked or needed <= float(number) * _UNITS[unit]:
+        yield
+        return
+    con.execute(f"SET memory_limit = '{needed} bytes'")
+    try:
+        yield
+    finally:
+        con.execute(f"SET memory_limit = '{limit}'")
 
 
 def watch_daily() -> str:

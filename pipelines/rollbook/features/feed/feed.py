@@ -20,11 +20,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from rollbook.store.database import literal, room_to_watch, transaction
+from rollbook.store.database import literal, transaction
 from rollbook.store.schema import ANY_KEY, CHANGE_KEYS
 from rollbook.store.statements import statements
 from rollbook.tables import SETS, TABLES, Column, Declared, Pseudonymous, Relation
-from rollbook.views.catalog import Macro
+from rollbook.views.catalog import Macro, room_to_watch
 from rollbook.views.dictionary import Chapter, Described
 
 PUBLISHES = Relation(

@@ -36,7 +36,6 @@ from rollbook.reading.charts import (
     sparkline,
     trend,
 )
-from rollbook.store.database import room_to_watch
 from rollbook.store.statements import apart, statements
 from rollbook.util import pages
 from rollbook.util.text import count_of, figure
@@ -163,7 +162,7 @@ def load_morning(
     # A temporary table, because several queries use the rows. Reasons cost most, so only with names.
     day = _one(con, "SELECT MAX(snapshot_date) FROM spans.days")
     flags = ", ".join(flag for flag, _ in REASONS)
-    with room_to_watch(con):
+    with catalog.room_to_watch(con):
         con.execute(f"""
             CREATE OR REPLACE TEMP TABLE to_watch AS
             SELECT student_id, change, severity, reason_count, {"reason," if names else ""} {flags}
