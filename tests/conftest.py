@@ -117,6 +117,12 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _usual_umask() -> None:
+    """A test begins with the umask of most machines: a command that ran in this process before set a stricter one."""
+    os.umask(0o022)
+
+
+@pytest.fixture(autouse=True)
 def _stays_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command with a secret in its environment begins anew without it: here it would take the tests along."""
 
