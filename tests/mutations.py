@@ -89,7 +89,7 @@ MUTATIONS = (
         "G10", "        return self.folder / now.strftime(name)", "        return self.folder / name", "store night"
     ),
     Mutation("G10", "was is None or since != last or since <= was", "was is None or since <= was", "features/feed"),
-    Mutation("G10", "file.base, file.since, sorted(file.touched)", "file.base, file.since, ()", "features/feed"),
+    Mutation("G10", "record(con, file.since, sorted(file.touched)", "record(con, file.since, ()", "features/feed"),
     Mutation("G11", "if bound_to not in (None, school_id):", "if False:", "source night"),
     Mutation("G12", "follow_redirects=False,", "follow_redirects=True,", "source"),
     Mutation(

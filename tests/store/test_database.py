@@ -54,3 +54,59 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(duckdb, "connect", noted)
     return rows
+
+
+def opened(spill: Path, path: Path, **how: Any) -> list[int]:
+    """The numbers in a file, to which another is added where it is opened to be written."""
+    with connect(path, scratch=spill, **how) as con:
+        if not how.get("read_only"):
+            con.execute("CREATE TABLE IF NOT EXISTS numbers AS SELECT 0 AS n LIMIT 0")
+            con.execute("INSERT INTO numbers SELECT COUNT(*) FROM numbers")
+        return [n for (n,) in con.execute("FROM numbers ORDER BY n").fetchall()]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_written_is_there_for_all_who_open_the_file_next(tmp_path: Path, threads: int) -> None:
+    spill, path = tmp_path / "spill", tmp_path / "next.duckdb"
+    with reuse_instances(spill, Limits(threads)):
+        assert opened(spill, path, stays_open=True) == [0]
+        with connect(scratch=spill) as con:  # another's work meanwhile
+            con.execute("CREATE TABLE numbers AS SELECT 7 AS n")
+        assert opened(spill, path, read_only=True) == [0]
+        assert opened(spill, path, stays_open=True) == [0, 1]
+        assert opened(spill, path) == [0, 1, 2]
+        with duckdb.connect(path, read_only=True) as another:
+            assert another.execute("SELECT COUNT(*) FROM numbers").fetchone() == (3,)
+        opened(spill, path, stays_open=True)
+    assert opened(spill, path, read_only=True) == [0, 1, 2, 3]
+
+
+def test_a_file_in_the_place_of_one_that_stayed_open_is_read_as_it_is(tmp_path: Path) -> None:
+    spill, path, published = tmp_path / "spill", tmp_path / "next.duckdb", tmp_path / "published.duckdb"
+    with reuse_instances(spill, Limits(1)):
+        opened(spill, published)
+        opened(spill, published)
+        assert opened(spill, published, read_only=True) == [0, 1]
+        opened(spill, path, stays_open=True)
+        path.unlink()
+        assert opened(spill, path) == [0]
+        path.replace(published)
+        assert opened(spill, published, read_only=True) == [0]
+        with connect(path, scratch=spill, published=published) as con:
+            con.execute("CREATE TABLE numbers AS SELECT n + 5 AS n FROM published.numbers")
+        assert opened(spill, path) == [1, 5]
+
+
+def test_a_night_of_a_small_school_needs_one_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one takes as long as a table's merge, and so does opening a file."""
+    spill, path, published = tmp_path / "spill", tmp_path / "next.duckdb", tmp_path / "published.duckdb"
+    opened(spill, published)
+    instances = made(monkeypatch)
+    with reuse_instances(spill, Limits(1)):
+        opened(spill, published, read_only=True)
+        with connect(scratch=spill):
+            pass
+        opened(spill, path, stays_open=True)
+        with connect(path, scratch=spill, published=published) as con:
+            assert con.execute("SELECT COUNT(*) FROM published.numbers").fetchone() == (1,)
+    assert len(instances) == 1

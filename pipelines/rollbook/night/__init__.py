@@ -68,7 +68,7 @@ def sync(
         if blocked is not None:  # the landing is kept for the next writer
             raise blocked
         manifest, record = snapshot(place, landed, settings, clock())
-        merged = merge(place, full_refresh=full_refresh, ahead=landed.ahead, digest=record.digest)
+        merged = merge(place, full_refresh=full_refresh, ahead=landed.ahead, digest=record.digest, stays_open=True)
         publish(place, merged, settings, listeners, clock())
         check_still_alone(place, settings)
         return Synced(manifest, record, merged.counts)

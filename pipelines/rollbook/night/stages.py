@@ -339,8 +339,10 @@ def merge(
     lake: Lake | None = None,
     ahead: Ahead | None = None,
     digest: str = "",
+    stays_open: bool = False,
 ) -> Merged:
-    """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes.
+    """Bring the next file up to the `lake` (default: the warehouse's): current tables, history, changes. The file
+    `stays_open` for `publish`.
 
     `full_refresh` folds the whole lake into an empty file; raises ExpiredError if days would be lost. A file that was
     merged `ahead` stands if the day then had this `digest`.
@@ -349,7 +351,7 @@ def merge(
         place.recovery.refuse_to_lose()
     base = None if full_refresh else place.recovery.published_file()
     merged = ahead.merged if ahead and ahead.digest == digest and not full_refresh else None
-    merged = merged or merge_into(place, base, lake=lake, full_refresh=full_refresh)
+    merged = merged or merge_into(place, base, lake=lake, full_refresh=full_refresh, stays_open=stays_open)
     return replace(merged, found=ahead.found if ahead else {})
 
 
@@ -360,13 +362,15 @@ def merge_into(
     lake: Lake | None = None,
     without: Set[date] | None = None,
     full_refresh: bool = False,
+    stays_open: bool = False,
 ) -> Merged:
     """Bring a copy of the file `base`, or an empty file, up to the `lake` (default: the warehouse's), without
-    some days (default: the discarded ones): current tables, history, changes.
+    some days (default: the discarded ones): current tables, history, changes. The file `stays_open` for `publish`.
     """
     without = place.landings.discarded_days() if without is None else without
     since, unchanged = None, frozenset[str]()
-    with place.warehouse.writing(base, b"" if base else catalog.prepared(place.warehouse.declared)) as (con, changed):
+    empty = b"" if base else catalog.prepared(place.warehouse.declared)
+    with place.warehouse.writing(base, empty, stays_open=stays_open) as (con, changed):
         redeclared = bool(changed - {"ops"})
         history = History(con, lake or place.lake)
         forgotten = without & history.merged_days().keys()
@@ -409,7 +413,7 @@ def _prepare(place: Place, merged: Merged, shown_from: date | None, now: datetim
     """
     root, mode, days = place.warehouse.root, place.warehouse.mode, place.lake.days()
     editable.ensure(root, mode)
-    with place.warehouse.finishing() as con:
+    with place.warehouse.finishing(published=merged.base) as con:
         ops.record(con, place.raw, full_refresh=merged.base is None)
         with transaction(con):  # a few hundred comments would else be written one by one
             thresholds = editable.read_thresholds(root / editable.THRESHOLDS)

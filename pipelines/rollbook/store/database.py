@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 import duckdb
@@ -101,34 +102,31 @@ def file_literal(path: object, pattern: str = "") -> str:
 
 @contextmanager
 def connect(
-    path: Path | None = None, *, scratch: Path, read_only: bool = False, published: Path | None = None
+    path: Path | None = None,
+    *,
+    scratch: Path,
+    read_only: bool = False,
+    published: Path | None = None,
+    stays_open: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database file (or one in memory) with the writer's limits; it spills to `scratch`.
 
-    To a connection in memory, the file `published` is attached by that name, to be read; so is a file that is opened
-    `read_only`. DuckDB's errors are translated by `translate_errors` for the whole block.
+    The file `published` is attached by that name, to be read; so is a file that is opened `read_only`. A file that was
+    written is whole on disk afterwards; one that `stays_open` may be so only when it has been opened again (see
+    `reuse_instances`). DuckDB's errors are translated by `translate_errors` for the whole block.
     """
+    files = {READ: published} if published is not None else {}
+    if path is not None:
+        files[READ if read_only else CATALOG] = path
     with (
         translate_errors(path or published, scratch),
         _declared_types(),
-        _instance(scratch, path if read_only else published) as instance,
+        _instance(scratch, files, stays_open) as instance,
         instance.cursor() as connection,
     ):
         if path is None:
             connection.execute("ATTACH ':memory:' AS work")
-            connection.execute("USE work")
-        elif read_only:
-            connection.execute(f"USE {READ}")
-        else:
-            is_new = not path.exists()
-            ((threads,),) = connection.execute("SELECT current_setting('threads')").fetchall()
-            how = _WITHOUT_LOG if threads == 1 else _WRITING
-            if is_new:
-                how += f", BLOCK_SIZE {BLOCK_SIZE}"
-            connection.execute(f"ATTACH {literal(path)} AS {CATALOG} ({how})")
-            connection.execute(f"USE {CATALOG}")
-            if is_new:
-                set_mode(path, PRIVATE_FILE)
+        connection.execute(f"USE {'work' if path is None else READ if read_only else CATALOG}")
         yield connection
 
 
@@ -136,46 +134,110 @@ def connect(
 Identity = tuple[int, int, int]
 
 
+@dataclass(frozen=True)
+class _File:
+    """A file that DuckDB has open."""
+
+    path: Path
+    identity: Identity
+
+    @classmethod
+    def at(cls, path: Path) -> _File | None:
+        """The file there; None if there is none."""
+        return cls(path, identity(path.stat())) if path.exists() else None
+
+    def is_there(self) -> bool:
+        """Whether it is still the file at its path."""
+        return _File.at(self.path) == self
+
+
+class _Instance:
+    """DuckDB, and the files that it has open, by their names within DuckDB."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, limits: Limits) -> None:
+        self.connection = connection
+        self._limits = limits
+        self.files: dict[str, _File] = {}
+
+    def open(self, files: Mapping[str, Path]) -> None:
+        """Open these files, by name, and none other for writing."""
+        wanted = {READ: self.files[READ].path} | {**files} if READ in self.files else files
+        self.keep(*(n for n, file in self.files.items() if wanted.get(n) == file.path and file.is_there()))
+        for name, path in files.items():
+            if name not in self.files:
+                self._attach(name, path)
+
+    def _attach(self, name: str, path: Path) -> None:
+        file, how = _File.at(path), "READ_ONLY"
+        if name == CATALOG:
+            how = _WITHOUT_LOG if self._limits.threads == 1 else _WRITING
+            if file is None:
+                how += f", BLOCK_SIZE {BLOCK_SIZE}"
+        self.connection.execute(f"ATTACH {literal(path)} AS {name} ({how})")
+        if file is None:
+            set_mode(path, PRIVATE_FILE)
+            file = _File(path, identity(path.stat()))
+        self.files[name] = file
+
+    def keep(self, *names: str) -> None:
+        """Close all files that `connect` opened but those with these names."""
+        for name in self.files.keys() - set(names):
+            if name == CATALOG:  # DETACH alone may not say that the disk is full
+                self.connection.execute(f"CHECKPOINT {CATALOG}")
+            self.connection.execute(f"DETACH {name}")
+            del self.files[name]
+
+    def tidy(self) -> None:
+        """Close what is attached besides."""
+        attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
+        for (name,) in self.connection.execute(attached).fetchall():
+            if name not in self.files:
+                self.connection.execute(f"DETACH {name}")
+
+
 class _Pool:
-    """DuckDB instances to reuse, all with the same limits: idle ones, and one that still reads a file."""
+    """Idle DuckDB instances to reuse, all with the same limits."""
 
     def __init__(self, scratch: Path, limits: Limits = Limits()) -> None:
         self._scratch = scratch
         self._limits = limits
-        self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._reading: list[tuple[Identity, duckdb.DuckDBPyConnection]] = []
+        self._idle: list[_Instance] = []
+        self._one_at_a_time = Lock()
 
-    def take(self, file: Identity | None) -> tuple[duckdb.DuckDBPyConnection, bool]:
-        """An instance, and whether it reads this file already."""
-        instance, is_attached = None, False
-        with suppress(IndexError):  # each in one step: two threads may ask
-            if file is None:
-                return self._idle.pop(), False
-            other, instance = self._reading.pop()
-            is_attached = other == file
-            if not is_attached:
-                instance.execute(f"DETACH {READ}")
-        with suppress(IndexError):
-            instance = instance or self._idle.pop()
-        return instance or new_instance(self._scratch, self._limits), is_attached
+    def take(self, files: Mapping[str, Path]) -> _Instance:
+        """The instance that has most of these files open. None has one of them open by another name."""
+        names = {path: name for name, path in files.items()}
 
-    def put_back(self, instance: duckdb.DuckDBPyConnection, file: Identity | None) -> None:
-        """Keep an instance for reuse. With one thread its file stays open, unless another instance has one open."""
-        if self._limits.threads > 1 or self._reading:
-            file = None
-        attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
-        for (name,) in instance.execute(attached).fetchall():
-            if file is None or name != READ:
-                instance.execute(f"DETACH {name}")
-        if file is None:
-            self._idle.append(instance)
+        def fits(instance: _Instance) -> tuple[bool, int]:
+            there = {name for name, file in instance.files.items() if files.get(name) == file.path}
+            return CATALOG in there, len(there)
+
+        with self._one_at_a_time:
+            for instance in self._idle:
+                instance.keep(*(n for n, file in instance.files.items() if names.get(file.path, n) == n))
+            if self._idle:
+                self._idle.remove(best := max(self._idle, key=fits))
+                return best
+        return _Instance(new_instance(self._scratch, self._limits), self._limits)
+
+    def put_back(self, instance: _Instance, *, stays_open: bool) -> None:
+        """Keep an instance for reuse. With one thread, the file that it reads stays open, and one that is written if it
+        `stays_open`.
+        """
+        instance.tidy()
+        if self._limits.threads > 1:
+            instance.keep()
+        elif stays_open and (written := _File.at(instance.files[CATALOG].path)):
+            instance.files[CATALOG] = written
         else:
-            self._reading.append((file, instance))
+            instance.keep(READ)
+        with self._one_at_a_time:
+            self._idle.append(instance)
 
     def close(self) -> None:
         """Close all instances."""
-        for instance in (*self._idle, *(instance for _, instance in self._reading)):
-            instance.close()
+        for instance in self._idle:
+            instance.connection.close()
 
 
 # By the folder that they spill to.
@@ -188,7 +250,8 @@ def reuse_instances(scratch: Path, limits: Limits = Limits()) -> Iterator[None]:
 
     Creating an instance takes 20 ms of a core, and a sync opens files more than a dozen times. With one
     thread, for small tables, `each` does one piece of work after the other, since a thread and a connection for each
-    piece cost more than they save; and files that are read stay open, since opening one takes 15 ms.
+    piece cost more than they save; and files stay open, since opening one takes 15 ms: one that is read, and one that
+    is written if it `stays_open`.
     """
     if scratch in _pools:
         yield
@@ -202,20 +265,18 @@ def reuse_instances(scratch: Path, limits: Limits = Limits()) -> Iterator[None]:
 
 
 @contextmanager
-def _instance(scratch: Path, file: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """An instance that has only this file attached, if any, to be read. After an error an instance is closed, since it
-    may be unusable.
+def _instance(scratch: Path, files: Mapping[str, Path], stays_open: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """An instance that has these files open, by their names. After an error an instance is closed, since it may be
+    unusable.
     """
     pool = _pools.get(scratch) or _Pool(scratch)
-    seen = identity(file.stat()) if file is not None and file.exists() else None
-    instance, is_attached = pool.take(seen)
+    instance = pool.take(files)
     try:
-        if file is not None and not is_attached:
-            instance.execute(f"ATTACH {literal(file)} AS {READ} (READ_ONLY)")
-        yield instance
-        pool.put_back(instance, seen)
+        instance.open(files)
+        yield instance.connection
+        pool.put_back(instance, stays_open=stays_open)
     except BaseException:
-        instance.close()
+        instance.connection.close()
         raise
     if pool is not _pools.get(scratch):
         pool.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import duckdb
 
@@ -394,6 +395,9 @@ OF_LISTS = (OWN_DAYS, OWN_LISTS, OWN_LINES, OWN_COLUMNS, LIST_FINDINGS)
 # Suffix of a table's name while its replacement is made.
 REPLACED = "_was"
 
+# A macro in a file that returns the digest of the declared tables.
+HAS_TABLES = "tables_digest"
+
 # DuckDB takes no comment on a schema; the data dictionary shows these.
 SCHEMAS = {
     "main": "The current state, and the views that answer questions.",
@@ -463,6 +467,34 @@ def ensure(con: duckdb.DuckDBPyConnection, relations: Iterable[Relation] | None 
         if name.endswith(REPLACED):
             con.execute(f"DROP TABLE {schema}.{name}")
     return frozenset(changed)
+
+
+def ensure_declared(con: duckdb.DuckDBPyConnection, by: Declared) -> frozenset[str]:
+    """As `ensure`, for every declared table. A file notes what it has, since listing its columns binds all its views,
+    which takes as long as merging a table.
+    """
+    relations = tuple(declared(by))
+    digest = sha256(repr(relations).encode()).hexdigest()
+    if noted(con, HAS_TABLES) == digest:
+        return frozenset()
+    changed = ensure(con, relations)
+    note(con, HAS_TABLES, digest, "which tables this file holds")
+    return changed
+
+
+def note(con: duckdb.DuckDBPyConnection, name: str, digest: str, about: str) -> None:
+    """Note a digest in an open file, as the value of a macro of this name."""
+    con.execute(f"CREATE OR REPLACE MACRO spans.{name}() AS '{digest}'")
+    con.execute(f"COMMENT ON MACRO spans.{name} IS {literal(f'Internal: {about}.')}")
+
+
+def noted(con: duckdb.DuckDBPyConnection, name: str) -> str | None:
+    """Return the digest that an open file notes by a name; None if it notes none."""
+    (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
+    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` an error would abort the transaction
+        row = aside.execute(f"SELECT {file}.spans.{name}()").fetchone()
+        return str(row[0]) if row else None
+    return None
 
 
 def retracked(con: duckdb.DuckDBPyConnection, by: Declared) -> list[str]:

@@ -142,13 +142,13 @@ class Warehouse:
 
     @contextmanager
     def writing(
-        self, base: Path | None, empty: bytes = b""
+        self, base: Path | None, empty: bytes = b"", *, stays_open: bool = False
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
         """The next file, open for writing, made as a copy of `base` or from the `empty` file; and the schemas whose
         declarations have changed since the base was made, which calls for a full refresh.
 
-        An error in the block removes the next file: nothing half-done can be published. Raises BusyError if somebody
-        has changed the base.
+        An error in the block removes the next file: nothing half-done can be published. One that `stays_open` may be
+        whole on disk only after `finishing`. Raises BusyError if somebody has changed the base.
         """
         self.drop_next()
         try:
@@ -162,13 +162,12 @@ class Warehouse:
                     )
             elif empty:
                 files.write(self.next, empty)
-            with connect(self.next, scratch=self.scratch) as con:
+            with connect(self.next, scratch=self.scratch, stays_open=stays_open) as con:
                 with transaction(con):
-                    redeclared = schema.ensure(con, schema.declared(self.declared))
+                    redeclared = schema.ensure_declared(con, self.declared)
                 if redeclared:  # else a new column's statistics would always include the initial NULLs
                     con.execute("CHECKPOINT")
                 yield con, redeclared
-                con.execute("CHECKPOINT")
         except BaseException:
             self.drop_next()
             raise
@@ -306,17 +305,17 @@ class Warehouse:
         return True
 
     @contextmanager
-    def finishing(self, copy_of: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The next file, open for the last changes; first replaced by a copy of the file `copy_of`, if given.
-
-        Ends with a checkpoint, so that the file is ready for `swap` or `replace`.
+    def finishing(
+        self, copy_of: Path | None = None, *, published: Path | None = None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The next file, open for the last changes; first replaced by a copy of the file `copy_of`, if given. The file
+        `published` is attached by that name. Afterwards the file is ready for `swap` or `replace`.
         """
         if copy_of is not None:
             remove(self.next)  # not the file without names, which may be waiting for the publish
             shutil.copyfile(copy_of, self.next)
-        with connect(self.next, scratch=self.scratch) as con:
+        with connect(self.next, scratch=self.scratch, published=published) as con:
             yield con
-            con.execute("CHECKPOINT")
 
     def swap(self) -> None:
         """Publish the next file, and keep the previous file."""

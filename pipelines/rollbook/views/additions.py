@@ -43,10 +43,11 @@ class NextFile:
     """The file that readers are about to get, for what fills it: its `version`, the declarations, and how it came to
     be.
 
-    Against the file `base`, of which it is a copy, only the `touched` tables may differ, and in their history only the
-    days from `since` on (None: any). Without a base, it cannot be compared with any file: it is new, its declarations
-    have changed, or a student was erased from it. `ahead` is what `look` found in the published file, by feature. `raw`
-    has what was landed; None for a file of an earlier publish, which stays as it was.
+    Against the file `base`, of which it is a copy and which is attached as `published`, only the `touched` tables may
+    differ, and in their history only the days from `since` on (None: any). Without a base, it cannot be compared with
+    any file: it is new, its declarations have changed, or a student was erased from it. `ahead` is what `look` found in
+    the published file, by feature. `raw` has what was landed; None for a file of an earlier publish, which stays as it
+    was.
     """
 
     version: str
@@ -88,26 +89,29 @@ def fill(con: Connection, additions: Sequence[Addition], file: NextFile) -> None
     relations = [relation for each in additions for relation in each.relations()]
     macros = [macro for each in additions for macro in each.macros(file.version)]
     with transaction(con):
-        drop_others(con, relations, macros)
-        if schema.ensure(con, relations):
+        if not drop_others(con, relations, macros) and schema.ensure(con, relations):
             file = replace(file, base=None)
         catalog.create_macros(con, macros)
     for each in additions:
         each.fill(con, file)
 
 
-def drop_others(con: Connection, relations: Iterable[Relation], macros: Iterable[catalog.Macro]) -> None:
-    """Drop the tables, views and macros of an open file that nothing declares."""
+def drop_others(con: Connection, relations: Sequence[Relation], macros: Iterable[catalog.Macro]) -> bool:
+    """Drop the tables, views and macros of an open file that nothing declares. Returns whether the same was declared
+    when the file was last filled, so that it has these tables.
+    """
     declared = {(r.schema, r.name) for r in (*schema.declared(), *schema.snapshots(), *relations)}
     declared |= {("main", view) for view in catalog.VIEWS}
     declared |= {("main", m.name) for m in (*catalog.macros(), *macros)}
-    declared |= {("spans", catalog.MADE), ("spans", DECLARED_THEN)}
+    declared |= {("spans", digest) for digest in (schema.HAS_TABLES, catalog.MADE, DECLARED_THEN)}
     # Views before tables, and macros before both, which they may read.
     others = sorted((each for each in con.execute(_RELATIONS).fetchall() if each[1:] not in declared), reverse=True)
-    digest = sha256(repr(sorted(declared)).encode()).hexdigest()
+    digest = sha256(repr((sorted(declared), relations)).encode()).hexdigest()
+    is_same = schema.noted(con, DECLARED_THEN) == digest
     # Where the same was declared before, only a school's own lists bring macros, each with a table.
-    if others or catalog.noted(con, DECLARED_THEN) != digest:
+    if others or not is_same:
         others[:0] = [each for each in con.execute(_MACROS).fetchall() if each[1:] not in declared]
-        catalog.note(con, DECLARED_THEN, digest, "what was declared when this file was filled")
+        schema.note(con, DECLARED_THEN, digest, "what was declared when this file was filled")
     for kind, *names in others:
         con.execute(f"DROP {kind} {'.'.join(map(quoted, names))}")
+    return is_same

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -140,8 +140,9 @@ REASONS: dict[str, str] = {
 MADE = "views_digest"
 
 # Bytes that DuckDB needs to find whom to watch among no students and for each one: 256 MB were enough for 109,000, and
-# 200 for 54,000. What is compared within classes does not all spill.
-_TO_WATCH, _TO_WATCH_EACH = 128_000_000, 2_000
+# 200 for 54,000. What is compared within classes does not all spill. A school of 3,000 needs no more than the usual
+# 128 MB: to change the limit takes DuckDB longer than to read a small table.
+_TO_WATCH, _TO_WATCH_EACH = 120_000_000, 2_000
 _UNITS = {unit: 1024**n for n, unit in enumerate(("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"))}
 
 _FIRST = re.compile(r"-- (\w+): (.+)")
@@ -346,7 +347,7 @@ def create(con: duckdb.DuckDBPyConnection, lake: Lake, days: Collection[DayRecor
     """
     create_snapshots(con, lake, days)
     # A night's file is a copy of the last file, usually with the same views.
-    if noted(con, MADE) != _views_digest(lake.declared):
+    if schema.noted(con, MADE) != _views_digest(lake.declared):
         _make_views(con, lake.declared)
     else:
         _reset_students_own(con)
@@ -402,7 +403,7 @@ def prepared(declared: Declared) -> bytes:
     with TemporaryDirectory() as folder:
         path, scratch = Path(folder) / "prepared.duckdb", Path(folder) / "spill"
         with connect(path, scratch=scratch) as con, transaction(con):
-            schema.ensure(con, schema.declared(declared))
+            schema.ensure_declared(con, declared)
             _make_views(con, declared)
         return path.read_bytes()
 
@@ -411,7 +412,7 @@ def _make_views(con: duckdb.DuckDBPyConnection, declared: Declared) -> None:
     """Create the views, and the macro that names the set. Raises CheckError if DuckDB cannot bind a view."""
     with _bound():
         create_views(con)
-    note(con, MADE, _views_digest(declared), "which views this file holds")
+    schema.note(con, MADE, _views_digest(declared), "which views this file holds")
 
 
 @contextmanager
@@ -425,21 +426,6 @@ def _bound() -> Iterator[None]:
             f"{found}. Nothing was published: undo the last change to pipelines/rollbook/views/ or tables.py",
             {checks.READABLE: [found]},
         ) from error
-
-
-def note(con: duckdb.DuckDBPyConnection, name: str, digest: str, about: str) -> None:
-    """Note a digest in an open file, as the value of a macro of this name."""
-    con.execute(f"CREATE OR REPLACE MACRO spans.{name}() AS '{digest}'")
-    con.execute(f"COMMENT ON MACRO spans.{name} IS {literal(f'Internal: {about}.')}")
-
-
-def noted(con: duckdb.DuckDBPyConnection, name: str) -> str | None:
-    """Return the digest that an open file notes by a name; None if it notes none."""
-    (file,) = con.execute("SELECT current_database()").fetchone() or ("",)
-    with con.cursor() as aside, suppress(duckdb.CatalogException):  # on `con` an error would abort the transaction
-        row = aside.execute(f"SELECT {file}.spans.{name}()").fetchone()
-        return str(row[0]) if row else None
-    return None
 
 
 @cache

@@ -170,7 +170,6 @@ def _make(file: DistrictFile, registry: Registry, engine: str, version: str, at:
             if file.is_pseudonymous:
                 tables = (contents.RELEASE, *views.shared(), INSTITUTIONS)
                 contents.comment(con, tables, views.views())
-        con.execute("CHECKPOINT")
     if file.is_pseudonymous:
         clean(file.next, file.scratch)
     file.publish(reduce(lambda a, b: a & b, (own["mode"] for own in given.values()), 0o777) | files.PRIVATE_FILE)

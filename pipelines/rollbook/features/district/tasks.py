@@ -20,7 +20,7 @@ from rollbook.night.past import always, within_hold
 from rollbook.night.writing import writer_lock
 from rollbook.settings import Settings, restored, secret_fields
 from rollbook.store import schema
-from rollbook.store.database import connect, differences, literal, names
+from rollbook.store.database import connect, differences, names
 from rollbook.store.history.engine import History
 from rollbook.store.schema import ACTIVE_DAYS, OF_LISTS, TERMS, THRESHOLDS, VERSION
 from rollbook.tables import Declared
@@ -97,10 +97,10 @@ def _recompute(settings: Settings) -> Recomputed:
             return Recomputed(left_out=NO_DAY) if warehouse.published_file.exists() else Recomputed(is_empty=True)
         if warehouse.merged_days() != days:
             return Recomputed(left_out=OTHER_DAYS)
-        with connect(folder / "again.duckdb", scratch=warehouse.scratch) as con:
+        again, published = folder / "again.duckdb", warehouse.published_file
+        with connect(again, scratch=warehouse.scratch, published=published) as con:
             schema.ensure(con, schema.declared(warehouse.declared))
             History(con, lake).rebuild()
-            con.execute(f"ATTACH {literal(warehouse.published_file)} AS published (READ_ONLY)")
             return Recomputed(differences=_differences(con, warehouse.declared))
 
 

@@ -48,7 +48,7 @@ class Feed(Feature):
         if file.base is None:
             begin(con)
         else:
-            record(con, file.base, file.since, sorted(file.touched), file.declared, file.ahead.get(self.name))
+            record(con, file.since, sorted(file.touched), file.declared, file.ahead.get(self.name))
 
     def chapters(self) -> Iterable[Chapter]:
         """How another system polls."""

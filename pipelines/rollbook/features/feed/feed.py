@@ -15,12 +15,11 @@ import time
 from collections.abc import Iterable
 from datetime import date
 from importlib.resources import files as resources
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from rollbook.store.database import literal, transaction
+from rollbook.store.database import transaction
 from rollbook.store.schema import ANY_KEY, CHANGE_KEYS
 from rollbook.store.statements import statements
 from rollbook.tables import SETS, TABLES, Column, Declared, Pseudonymous, Relation
@@ -104,45 +103,41 @@ def begin(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def watched(con: duckdb.DuckDBPyConnection, file: str) -> pa.Table:
-    """The students to watch of an attached file, such as `before.`, each with a hash of what the list shows."""
+    """The students to watch of an attached file, such as `published.`, each with a hash of what the list shows."""
     with room_to_watch(con, file):
         return con.sql(f"SELECT student_id, HASH(w) AS shown FROM {file}main.students_to_watch AS w").to_arrow_table()
 
 
 def record(
     con: duckdb.DuckDBPyConnection,
-    before: Path,
     since: date | None,
     touched: Iterable[str],
     declared: Declared,
     was_watched: pa.Table | None = None,
 ) -> None:
-    """Write into an open file what differs from the file `before`, of which it is a copy that was brought up to date.
+    """Write into an open file what differs from the file that is attached as `published`, of which it is a copy that
+    was brought up to date.
 
     Only the `touched` tables may differ, and in their history only the days from `since` on (None: any). Who was to
     watch is read there, unless that is given.
     """
     number = _next_number(con)
-    con.execute(f"ATTACH {literal(before)} AS before (READ_ONLY)")
-    try:
-        with transaction(con):
-            newest = "SELECT (SELECT MAX(snapshot_date) FROM before.spans.days), MAX(snapshot_date) FROM spans.days"
-            was, last = con.execute(newest).fetchall()[0]
-            # The current rows tell what one new last day changed. Of several, a row may have come and gone.
-            is_past = since is None or was is None or since != last or since <= was
-            for name in touched:
-                values = {"number": number} | ({"since": since} if is_past else {})
-                con.execute(sql("feed", table=declared.tables[name], is_past=is_past), values)
-            # One list after the other: both at once take three times the memory, and longer.
-            con.register("was_watched", watched(con, "before.") if was_watched is None else was_watched)
-            con.register("now_watched", watched(con, ""))
-            con.execute(sql("feed_watch"), {"number": number})
-            con.execute("INSERT INTO ops.publishes SELECT $1, COALESCE(MAX(epoch), $1) FROM ops.publishes", [number])
-            oldest = "(SELECT MIN(number) FROM (SELECT number FROM ops.publishes ORDER BY number DESC LIMIT $kept))"
-            con.execute(f"DELETE FROM ops.publishes WHERE number < {oldest}", {"kept": KEPT})
-            con.execute("DELETE FROM ops.feed WHERE number <= (SELECT MIN(number) FROM ops.publishes)")
-    finally:
-        con.execute("DETACH before")
+    with transaction(con):
+        newest = "SELECT (SELECT MAX(snapshot_date) FROM published.spans.days), MAX(snapshot_date) FROM spans.days"
+        was, last = con.execute(newest).fetchall()[0]
+        # The current rows tell what one new last day changed. Of several, a row may have come and gone.
+        is_past = since is None or was is None or since != last or since <= was
+        for name in touched:
+            values = {"number": number} | ({"since": since} if is_past else {})
+            con.execute(sql("feed", table=declared.tables[name], is_past=is_past), values)
+        # One list after the other: both at once take three times the memory, and longer.
+        con.register("was_watched", watched(con, "published.") if was_watched is None else was_watched)
+        con.register("now_watched", watched(con, ""))
+        con.execute(sql("feed_watch"), {"number": number})
+        con.execute("INSERT INTO ops.publishes SELECT $1, COALESCE(MAX(epoch), $1) FROM ops.publishes", [number])
+        oldest = "(SELECT MIN(number) FROM (SELECT number FROM ops.publishes ORDER BY number DESC LIMIT $kept))"
+        con.execute(f"DELETE FROM ops.publishes WHERE number < {oldest}", {"kept": KEPT})
+        con.execute("DELETE FROM ops.feed WHERE number <= (SELECT MIN(number) FROM ops.publishes)")
 
 
 def _next_number(con: duckdb.DuckDBPyConnection) -> int:

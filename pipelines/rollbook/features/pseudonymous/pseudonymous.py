@@ -345,7 +345,6 @@ class Pseudonymous(Listener):
                 catalog.comment(con, "TABLE", "ops.release", contents.RELEASE.comment, release_columns)
                 contents.comment(con, (*declared, *of_features.values()), catalog.views())
             con.execute("DETACH named")
-            con.execute("CHECKPOINT")
         clean(self.next, self.warehouse.scratch)
         self.codes.save(release)
         return release

@@ -1,4 +1,4 @@
--- The rows of {{ table.name }} that are not as in the file `before`, a row per key: the current rows, and those whose
+-- The rows of {{ table.name }} that are not as in the published file, a row per key: the current rows, and those whose
 -- past alone was corrected, on days from $since on.
 INSERT INTO ops.feed BY NAME
 WITH differing AS (
@@ -12,7 +12,7 @@ WITH differing AS (
             ELSE 'changed'
         END AS change
     FROM main.{{ table.name }} AS n
-    FULL JOIN before.main.{{ table.name }} AS b ON {{ m.same(table.key, "n", "b") }}
+    FULL JOIN published.main.{{ table.name }} AS b ON {{ m.same(table.key, "n", "b") }}
     WHERE n.{{ table.parent_key }} IS NULL OR b.{{ table.parent_key }} IS NULL
         OR {{ m.differ(table.columns | rejectattr("name", "in", table.key), "n", "b") }}
 )
@@ -25,9 +25,9 @@ SELECT $number AS number, '{{ table.name }}' AS table_name, {{ m.names(table.key
 UNION ALL
 SELECT DISTINCT $number, '{{ table.name }}', {{ m.names(table.key) }}, 'corrected'
 FROM (
-    ({{ recent("") }} EXCEPT {{ recent("before.") }})
+    ({{ recent("") }} EXCEPT {{ recent("published.") }})
     UNION ALL
-    ({{ recent("before.") }} EXCEPT {{ recent("") }})
+    ({{ recent("published.") }} EXCEPT {{ recent("") }})
 )
 ANTI JOIN differing USING ({{ m.names(table.key) }})
 {% endif %}
