@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.support.features import OF_THE_CORE, the_core_alone
 from tests.support.nights import House, new_house
 from tests.support.processes.commands import dagster_home
 from tests.support.records import classes, students
@@ -114,6 +116,15 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("ROLLBOOK_", "DAGSTER_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ROLLBOOK_CACHE_MINUTES", "0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _features(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The nights of the core's tests are of the core alone."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    is_whole = folder not in OF_THE_CORE or request.node.get_closest_marker("every_feature")
+    with nullcontext() if is_whole else the_core_alone():
+        yield
 
 
 @pytest.fixture(autouse=True)

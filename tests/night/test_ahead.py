@@ -20,7 +20,7 @@ from tests.support.warehouses.holds import first_night, is_held
 from tests.support.wire import faults
 from tests.support.wire.service import Asked
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 Merges = Callable[[], AbstractContextManager[list[bool]]]
 

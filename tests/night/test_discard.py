@@ -186,12 +186,3 @@ def test_the_record_of_syncs_follows_though_the_day_stays(after_five_nights: Hou
     with after_five_nights.rollbook().writer().writing():
         pass
     assert after_five_nights.query(recorded) == [(1, "synced"), (2, "synced")]
-
-
-def test_the_morning_page_goes_with_the_only_landing() -> None:
-    with new_house(*TONIGHT[1]) as house:
-        house.night(1)
-        page = house.warehouse / "report.html"
-        assert page.is_file()
-        discard(house.rollbook().writer(), night(1), reason="the wrong school", confirm=always)
-        assert not page.exists()

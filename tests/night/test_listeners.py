@@ -17,7 +17,7 @@ from tests.support.nights import House, landed
 from tests.support.reading import writable
 from tests.support.records import students
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 
 class Broken(Listener):

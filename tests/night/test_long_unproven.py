@@ -10,7 +10,7 @@ from tests.support.warehouses.erasures import erase
 from tests.support.wire import faults
 from tests.support.wire.listeners import Webhook
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 TWICE = student(7, name="Ada Listed-Twice")
 

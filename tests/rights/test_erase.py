@@ -33,7 +33,7 @@ from tests.support.tiers import daily
 from tests.support.warehouses.erasures import MADE, catalog, erase, everybody, live
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 PLACES = ("raw", "snapshots", "rollbook.duckdb", "published")
 REASON = "asked for by the family, case 12"

@@ -20,7 +20,7 @@ from tests.support.processes.commands import run_at
 from tests.support.records import classes, students
 from tests.support.tiers import daily
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -32,7 +32,7 @@ from tests.support.warehouses.subjects import EVIL, ME, OTHERS, column, me, neig
 from tests.support.wire import faults
 
 # Ten whole syncs, once for all tests.
-pytestmark = [pytest.mark.timeout(400), pytest.mark.nights]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.nights, pytest.mark.every_feature]
 
 DEEP: Any = "at the bottom"
 for _ in range(70):

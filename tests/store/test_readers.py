@@ -19,7 +19,7 @@ from tests.support.processes.commands import Program, program
 from tests.support.warehouses.school import DAYS, School
 from tests.support.wire import environments
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 # The values that a reader could see change: the newest day of the work, of students and of classes, and how many there
 # are.

@@ -18,7 +18,7 @@ from rollbook.views.catalog import Macro
 from tests.support.nights import House, new_house
 from tests.support.records import students
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 CLUBS = Relation("spans", "clubs", "A row per student and club.", (Column("student_id", "BIGINT", "The student."),))
 

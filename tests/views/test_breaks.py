@@ -14,7 +14,7 @@ from tests.support.nights import House, new_house, night
 from tests.support.reading import text
 from tests.support.records import Records, classes, student, within
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 # Everybody's last day of school before the break, and the terms on either side: night 1 is in the second.
 LAST_DAY, BREAK = night(1) - timedelta(days=47), 45

@@ -10,6 +10,8 @@ from rollbook.views import catalog, dictionary
 from rollbook.views.dictionary import Recipe
 from tests.support.warehouses.school import School
 
+pytestmark = pytest.mark.every_feature
+
 RECIPES = dictionary.cookbook()
 
 

@@ -13,7 +13,7 @@ from tests.support.nights import House, new_house, night
 from tests.support.records import MISSING, classes, student, students, within
 from tests.support.wire import faults
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 ONE_DAY = timedelta(days=1)
 

@@ -22,7 +22,7 @@ from tests.support.nights import House, new_house, night
 from tests.support.records import Record, classes, entry, school_class, student, students, within
 from tests.support.tiers import daily
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 # Near the largest id, where a sum or a difference of two would leave the type.
 FIRST_ID = MAX_ID - 1000

@@ -13,6 +13,8 @@ from rollbook.settings import ROOT
 from rollbook.views import editable
 from tests.support.warehouses.school import School
 
+pytestmark = pytest.mark.every_feature
+
 HEADING = "name,value,meaning\n"
 
 

@@ -18,8 +18,10 @@ from rollbook.errors import HeldError, KeyRefusedError, SettingError
 from rollbook.features.morning import morning
 from rollbook.features.morning import page as report
 from rollbook.landing.manifest import Hold, TableCounts
+from rollbook.night.discard import discard
+from rollbook.night.past import always
 from rollbook.settings import load
-from tests.support.nights import approve_held, new_house
+from tests.support.nights import approve_held, new_house, night
 from tests.support.reading import text, writable
 from tests.support.records import MISSING, classes, entry, school_class, student, students, within
 from tests.support.warehouses.school import DAYS, LAST, School, small_school
@@ -360,3 +362,12 @@ def test_a_held_night_says_how_many_lose_their_figures() -> None:
     )
     says = report.on_page(HeldError("Held", Hold(reason="57 of 58 rows", counts=(lost,))))
     assert says.endswith("a person must approve it first: figures of 57 students would vanish.")
+
+
+def test_it_goes_with_the_only_landing() -> None:
+    with new_house(students(3), classes(1)) as house:
+        house.night(1)
+        page = house.warehouse / "report.html"
+        assert page.is_file()
+        discard(house.rollbook().writer(), night(1), reason="the wrong school", confirm=always)
+        assert not page.exists()

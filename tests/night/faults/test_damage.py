@@ -19,7 +19,7 @@ from tests.support.reading import writable
 from tests.support.tiers import weekly
 from tests.support.warehouses.recovery import recovered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.every_feature]
 
 
 def test_a_corrupt_build_file_is_never_published(after_two_nights: House, expected: Expected) -> None:

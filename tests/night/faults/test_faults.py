@@ -33,7 +33,7 @@ from tests.support.processes.machines import (
 from tests.support.tiers import weekly
 from tests.support.warehouses.recovery import recovered
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.every_feature]
 
 STAGES = ("land", "snapshot", "merge", "publish")
 

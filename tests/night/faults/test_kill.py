@@ -24,7 +24,7 @@ from tests.support.processes.kills import Job, killed_or_done, start
 from tests.support.tiers import weekly
 from tests.support.warehouses.days import FIRST, KEY, copy, export, lake, rollbook
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.every_feature]
 
 RECORDS = ("main", "history", "spans")
 # A sync after a killed sync has to heal first, and takes some thirty steps.

@@ -9,7 +9,7 @@ import pytest
 from tests.support.nights import Expected, House
 from tests.support.warehouses.recovery import recovered
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 
 @pytest.mark.story

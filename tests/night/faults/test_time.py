@@ -23,7 +23,7 @@ from tests.support.nights import new_house
 from tests.support.records import classes, students
 from tests.support.tiers import weekly
 
-pytestmark = pytest.mark.nights
+pytestmark = [pytest.mark.nights, pytest.mark.every_feature]
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 PUBLISHED = dg.AssetKey(["published", "rollbook"])

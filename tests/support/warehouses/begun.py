@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from filelock import FileLock
 
+from rollbook.assembly import names
+from tests.support.features import every_feature
 from tests.support.nights import ChangingNights, House
 from tests.support.records import Records
 
@@ -51,12 +54,14 @@ def begin_changing(house: House, count: int) -> ChangingNights:
     return ChangingNights(house).play(count, is_begun=True)
 
 
-def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder that is made once for all processes that run tests. To be copied or read, not changed."""
+def made_once(name: str, make: Callable[[Path], None], *, as_now: bool = False) -> Path:
+    """A folder that is made once for all processes that run tests, with every feature unless `as_now`. To be copied or
+    read, not changed.
+    """
     folder, is_whole = Path(os.environ[PLAYED], name), Path(os.environ[PLAYED], f"{name}.whole")
     with FileLock(f"{folder}.lock"):
         if not is_whole.exists():
-            with pytest.MonkeyPatch.context() as patch:
+            with pytest.MonkeyPatch.context() as patch, nullcontext() if as_now else every_feature():
                 patch.delenv("ROLLBOOK_INSTITUTIONS", raising=False)  # of a district that is there just now
                 make(folder)
             is_whole.touch()
@@ -72,7 +77,7 @@ def _copy_or_play(house: House, nights: str, play: Callable[[], None]) -> None:
         for number, folder in enumerate(_folders(house)):
             shutil.copytree(folder, kept / str(number), symlinks=True)
 
-    kept = made_once(_key(house, nights), keep)
+    kept = made_once(_key(house, nights), keep, as_now=True)
     for number, folder in enumerate(_folders(house)):
         if not folder.exists():
             shutil.copytree(kept / str(number), folder, symlinks=True)
@@ -84,8 +89,8 @@ def _folders(house: House) -> list[Path]:
 
 
 def _key(house: House, nights: str) -> str:
-    """All that the nights depend on: the service and the settings, without the copy's place and the alerts."""
+    """All that the nights depend on: the service, the features and the settings, without the copy's place and alerts."""
     service = house.service
     served = service.students, service.classes, service.details, service.school, service.key, service.cap
     over = {name: value for name, value in house.over.items() if name not in ("lake", "notify")}
-    return sha256(repr((served, over, "lake" in house.over, nights)).encode()).hexdigest()
+    return sha256(repr((served, names(), over, "lake" in house.over, nights)).encode()).hexdigest()
