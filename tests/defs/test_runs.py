@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -14,11 +15,13 @@ from rollbook.cli import serve
 from rollbook.defs import runs
 from rollbook.errors import RollbookError
 from tests.support import graph
+from tests.support.processes.machines import in_another_process
 from tests.support.processes.servers import free_port
 from tests.support.wire.service import KEY
 
 pytestmark = pytest.mark.nights
 
+# A server runs in a process of its own here: at its end it kills what its process has started.
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
 
@@ -64,13 +67,17 @@ def test_the_server_makes_the_records_before_it_starts_what_needs_them(
         there.append((home / "schedules" / "schedules.db").exists())
         return started(command if len(there) == 1 else [sys.executable, "-c", ""])
 
+    def served() -> list[bool]:
+        with pytest.raises(RollbookError, match="ended by itself"):
+            serve.serve(port=free_port())
+        return there
+
     monkeypatch.setattr(serve, "child_process", child)
-    with pytest.raises(RollbookError, match="ended by itself"):
-        serve.serve(port=free_port())
-    assert there == [False, True, True, True]
+    assert in_another_process(served) == [False, True, True, True]
 
 
 def test_records_that_do_not_open_end_the_server_with_a_sentence(home: Path) -> None:
     (home / "dagster.yaml").write_text("no_such_setting: 1\n")
-    with pytest.raises(RollbookError, match="Dagster's records do not open; .* `rollbook doctor`"):
-        serve.serve(port=free_port())
+    refused = in_another_process(lambda: serve.serve(port=free_port()))
+    assert isinstance(refused, RollbookError), refused
+    assert re.search("Dagster's records do not open; .* `rollbook doctor`", refused.message)
