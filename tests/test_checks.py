@@ -12,6 +12,7 @@ import pytest
 from rollbook.errors import CheckError
 from rollbook.landing.manifest import Verdict
 from rollbook.night import past
+from rollbook.store import schema
 from rollbook.views import catalog
 from tests.support.nights import House, new_house, night
 from tests.support.reading import writable
@@ -157,7 +158,7 @@ def test_a_view_that_cannot_be_bound_is_not_published(lived_copy: House, monkeyp
     odd = catalog.Macro("odd", (), "It reads a column that is not there.", sql, kind="MACRO")
     made = catalog.macros
     monkeypatch.setattr(catalog, "macros", lambda *of: (*made(*of), odd))
-    monkeypatch.setattr(catalog, "noted", lambda *_: None)
+    monkeypatch.setattr(schema, "noted", lambda *_: None)
     with pytest.raises(CheckError, match=r"A view or macro cannot be made \(Binder Error: .*nothing") as caught:
         lived_copy.at(7).sync()
     assert [*caught.value.findings] == ["views_are_readable"]

@@ -81,7 +81,7 @@ def test_what_was_written_is_there_for_all_who_open_the_file_next(tmp_path: Path
     assert opened(spill, path, read_only=True) == [0, 1, 2, 3]
 
 
-def test_a_file_in_the_place_of_one_that_stayed_open_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_takes_the_place_of_another_is_read_instead(tmp_path: Path) -> None:
     spill, path, published = tmp_path / "spill", tmp_path / "next.duckdb", tmp_path / "published.duckdb"
     with reuse_instances(spill, Limits(1)):
         opened(spill, published)
