@@ -7,7 +7,7 @@ secret in the wrong place.
 
 Secrets belong in files: `<NAME>_FILE` names the file of a secret setting, of a variable that the registry names, of an
 object store's credentials and of a proxy with a password. Every process can show its environment to others: Dagster
-does, to whoever may launch a run.
+does, to all who may launch a run.
 
 A feature's settings are declared with the feature, which lies above this module: `feature_groups` asks for them.
 """

@@ -1,6 +1,6 @@
 """What a school can do without. A feature is a folder here, with all that belongs to it, and a line below.
 
-Whoever deletes the folder and the line has a Rollbook without that feature. Nothing outside imports from a feature's
+Without the folder and the line, Rollbook has no such feature. Nothing outside imports from a feature's
 folder; what a feature adds is asked of its `Feature` (`rollbook.feature`), which the folder's `__init__.py` defines
 as FEATURE. `rollbook.assembly` opens an institution with the features that are there.
 """

@@ -82,18 +82,18 @@ _TRANSIENT = frozenset({408, 421, 425, 429})
 _LASTING = frozenset({501, 505})
 _SLOWER = "The service asks for fewer requests: set ROLLBOOK_REQUEST_PAUSE_MS, or sync at another hour."
 _PROXY = (
-    "A proxy in front of the service answers, and could not reach the service or waited too long. Ask whoever runs the"
-    " service whether it is up, then run the sync again."
+    "A proxy in front of the service answers, and could not reach the service or waited too long. Ask the service's"
+    " representative whether it is up, then run the sync again."
 )
 _CERTIFICATE = (
-    "A proxy in front of the service does not trust the service's certificate: tell whoever runs the service."
+    "A proxy in front of the service does not trust the service's certificate: tell the service's representative."
 )
 # Advice about a status that stays. Cloudflare has 520 to 530; 509, 598 and 599 are other proxies' own.
 _ADVICE: dict[int, str] = (
     dict.fromkeys((429, 509), _SLOWER)
     | dict.fromkeys((408, 502, 503, 504, *range(520, 531), 598, 599), _PROXY)
     | dict.fromkeys((525, 526), _CERTIFICATE)
-    | {507: "The service has no room left: tell whoever runs the service, then run the sync again."}
+    | {507: "The service has no room left: tell its representative, then run the sync again."}
 )
 _CHECK = "Check that {base_url} is right and the service is up, then run the sync again."
 # Encodings whose names may be shown: any other header's value is the service's own words.

@@ -122,7 +122,7 @@ def test_the_outcomes_of_nights_are_drawn_and_told() -> None:
     ("outcome", "words"),
     [
         ("held", "brought more changes than a normal night does, so a person must approve it first."),
-        ("failed", "failed: nothing of that night is known yet. Whoever runs Rollbook sees why in its log."),
+        ("failed", "failed: nothing of that night is known yet. Its operator sees why in the log."),
         ("missing", "did not take place."),
         ("discarded", "was discarded by a person."),
     ],

@@ -544,7 +544,7 @@ def last_night(morning: Morning, *, is_old: bool) -> str:
 # The page's text about a night without new data, if there is no error message.
 _NOTHING_NEW = {
     "held": "brought more changes than a normal night does, so a person must approve it first.",
-    "failed": "failed: nothing of that night is known yet. Whoever runs Rollbook sees why in its log.",
+    "failed": "failed: nothing of that night is known yet. Its operator sees why in the log.",
     "missing": "did not take place.",
     "discarded": "was discarded by a person.",
 }
