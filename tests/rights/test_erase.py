@@ -24,7 +24,7 @@ from rollbook.rights import erasure as erasing
 from rollbook.rights.erasure import Holdings
 from rollbook.store.clean import clean
 from rollbook.store.database import BLOCK_SIZE
-from rollbook.views import editable
+from rollbook.views import contacted
 from tests.support.nights import House, asked, folder, new_house, night, status_of
 from tests.support.processes import canary
 from tests.support.reading import rows, writable
@@ -378,10 +378,10 @@ def test_the_same_email_under_another_id_only_warns(lived_copy: House, caplog: p
 @pytest.mark.slow
 def test_who_was_spoken_to_is_forgotten_with_the_student(lived_copy: House) -> None:
     for student_id in (canary.ID, 1):
-        editable.contact(lived_copy.warehouse, student_id, night(6), night(20))
+        contacted.add(lived_copy.warehouse, student_id, night(6), night(20))
     certificate = erase(lived_copy)
     assert "| lines of contacted.csv, removed | 1 |" in certificate.text
-    assert [each.student_id for each in editable.read_contacted(lived_copy.warehouse)] == [1]
+    assert [each.student_id for each in contacted.read(lived_copy.warehouse)] == [1]
 
 
 def test_an_erasure_shows_its_progress_where_a_night_would(erased: House) -> None:

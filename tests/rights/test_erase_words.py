@@ -26,7 +26,7 @@ from rollbook.reading.formats import Format
 from rollbook.reading.query import export
 from rollbook.rights import erasure as erasing
 from rollbook.util import files
-from rollbook.views import editable
+from rollbook.views import contacted
 from tests.support.nights import House, new_house, night
 from tests.support.processes import canary
 from tests.support.records import classes, students
@@ -75,7 +75,7 @@ def write_about(house: House) -> None:
     approved = msgspec.structs.replace(manifest, approval=approval)
     files.write(rollbook.raw.open(manifest).path / MANIFEST, encode(approved))
     erasing.hold(rollbook.writer(), 2, reason="case 3, brother of Zebedee Canarybird")
-    editable.contact(root, canary.ID, night(3), night(20))
+    contacted.add(root, canary.ID, night(3), night(20))
     with (root / "contacted.csv").open("a") as file:
         file.write(f"2,{night(3)},{night(20)},brother of Zebedee\n")
     (root / "exports" / "Zebedee Canarybird" / "empty").mkdir(parents=True)
@@ -156,4 +156,4 @@ def test_contacted_csv_of_a_readmitted_id_keeps_the_new_persons_lines() -> None:
         )
         with house.rollbook().writer().writing():
             pass
-        assert [(each.student_id, each.on) for each in editable.read_contacted(house.warehouse)] == [(canary.ID, new)]
+        assert [(each.student_id, each.on) for each in contacted.read(house.warehouse)] == [(canary.ID, new)]

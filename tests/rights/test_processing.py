@@ -14,7 +14,7 @@ from rollbook.reading import access
 from rollbook.rights.processing import render
 from rollbook.settings import Settings, load
 from rollbook.tables import TABLES
-from rollbook.views import editable
+from rollbook.views import contacted
 from tests.support.nights import new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import classes, students
@@ -68,7 +68,7 @@ def test_it_names_all_that_is_in_a_warehouse_with_its_mode(mode: str) -> None:
         for number in (1, 2):
             house.night(number)
         access.note(house.warehouse, "sql")
-        editable.contact(house.warehouse, 1, night(2), night(9))
+        contacted.add(house.warehouse, 1, night(2), night(9))
         done = run_at(house.warehouse, "export", "students")
         assert done.returncode == 0, done.stderr
         listed = places(house.settings())

@@ -24,7 +24,7 @@ from rollbook.reading import access
 from rollbook.rights.subject import DAYS, INTERNAL, LEFT_OUT, NOW, VERSIONS, WORDS, Subject, contents, gather, write
 from rollbook.store.schema import KEPT, OBSERVED
 from rollbook.tables import TABLES
-from rollbook.views import catalog, editable
+from rollbook.views import catalog, contacted
 from tests.support.nights import House, new_house, night
 from tests.support.processes.commands import run_at
 from tests.support.records import MISSING, classes, student
@@ -70,7 +70,7 @@ def eleven_nights() -> Iterator[House]:
         house.night(11, [me(name="Discarded Name"), *OTHERS])
         discard(house.rollbook().writer(), night(11), reason="for this test")
         for student_id in (ME, OTHERS[0]["id"]):
-            editable.contact(house.warehouse, student_id, night(9), night(20))
+            contacted.add(house.warehouse, student_id, night(9), night(20))
         yield house
 
 

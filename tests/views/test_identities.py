@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from rollbook.features.explore import pages
 from rollbook.features.explore.book import Book
 from rollbook.rights.subject import gather, write
-from rollbook.views import editable
+from rollbook.views import contacted
 from tests.support.nights import House, new_house, night
 from tests.support.reading import opened
 from tests.support.records import Record, Records, student, students, within
@@ -97,9 +97,9 @@ def test_a_subject_gets_what_began_earlier_and_still_holds(reused_ids: House) ->
 def test_only_the_previous_holder_of_an_id_was_spoken_to(reused_ids: House) -> None:
     until = night(9)
     for student_id, on in ((5, night(1)), (6, night(3)), (7, night(1))):
-        editable.contact(reused_ids.warehouse, student_id, on, until)
+        contacted.add(reused_ids.warehouse, student_id, on, until)
     with opened(reused_ids.published) as con:
-        assert {*editable.resting(editable.contacts(reused_ids.warehouse, con), night(3))} == {6, 7}
+        assert {*contacted.resting(contacted.contacts(reused_ids.warehouse, con), night(3))} == {6, 7}
     rows = {
         student_id: [s.rows for s in gather(reused_ids.warehouse, student_id).sections if s.name == "private.contacted"]
         for student_id in (5, 6)

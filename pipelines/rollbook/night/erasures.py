@@ -22,7 +22,7 @@ from rollbook.store.clean import clean
 from rollbook.store.published import remove
 from rollbook.store.warehouse import Warehouse
 from rollbook.util import files
-from rollbook.views import additions, catalog, editable
+from rollbook.views import additions, catalog, contacted
 
 # Returns the matcher for students erased after the first n erasures.
 GoneSince = Callable[[int], Matcher]
@@ -111,7 +111,7 @@ class Erasures:
     def _clean_words(self, erased: Matcher) -> None:
         """Clean what people wrote. Nothing says how many erasures it includes, so it is read each time."""
         content = self.erasure_register.read()
-        editable.forget(self.warehouse.root, erased.knows, erased.cleaned)
+        contacted.forget(self.warehouse.root, erased.knows, erased.cleaned)
         holds = tuple(msgspec.structs.replace(hold, reason=erased.cleaned(hold.reason)) for hold in content.holds)
         if holds != content.holds:
             self.erasure_register.write(msgspec.structs.replace(content, holds=holds))

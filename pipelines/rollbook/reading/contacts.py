@@ -26,8 +26,8 @@ from rollbook.reading.thresholds import REASONS, STUDENT_DAYS, hidden, landed_da
 from rollbook.store.database import literal
 from rollbook.store.published import PUBLISHED
 from rollbook.store.statements import statements
-from rollbook.views import catalog, editable
-from rollbook.views.editable import Contacted
+from rollbook.views import catalog, contacted
+from rollbook.views.contacted import Contacted
 
 FORTNIGHT = timedelta(days=14)
 
@@ -78,7 +78,7 @@ def report(warehouse: Path) -> Contacts:
     with open_published(warehouse / PUBLISHED) as con:
         con.execute("SET temp_directory = ''")  # what is spilled would be pupils' data, and nobody's to remove
         days = landed_days(con)
-        noted = editable.contacts(warehouse, con)
+        noted = contacted.contacts(warehouse, con)
         _keep(con, days, noted)
         rows = con.execute(sql("contacted", reasons=[*REASONS], severities=SEVERITIES)).fetchall()
         ((compared,),) = con.execute("SELECT COUNT(*) FROM temp.pairs WHERE is_spoken").fetchall()

@@ -61,7 +61,7 @@ from rollbook.store.statements import statements
 from rollbook.tables import SETS
 from rollbook.util import files
 from rollbook.util.text import listed
-from rollbook.views import editable
+from rollbook.views import contacted
 
 sql = statements("rollbook.rights")
 
@@ -186,7 +186,7 @@ class Erasure(Listener):
             "versions": len(self.warehouse.versions.all()),
             "altered": len(altered(self.warehouse)),
             "exports": len(exports),
-            "contacted": editable.lines_about(self.warehouse.root, erased.knows),
+            "contacted": contacted.lines_about(self.warehouse.root, erased.knows),
             "recognised": recognised,
         }
         return Holdings(counts, exports, names, landings)

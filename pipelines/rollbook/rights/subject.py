@@ -45,7 +45,7 @@ from rollbook.store.warehouse import BUILD
 from rollbook.tables import OF_STUDENTS, SETS, TELLS, Relation, Tells, of_set
 from rollbook.util import files
 from rollbook.util.text import cell, printable
-from rollbook.views import editable
+from rollbook.views import contacted
 from rollbook.views.catalog import views
 
 sql = statements("rollbook.rights")
@@ -143,7 +143,7 @@ def gather(
             {"on": "DATE", "until": "DATE", "by": "VARCHAR", "added": "VARCHAR"},
             [
                 (each.on, each.until, each.by, "; ".join(filter(None, each.added)))
-                for each in editable.read_contacted(root)
+                for each in contacted.read(root)
                 if each.student_id == student
             ],
         ),

@@ -17,8 +17,8 @@ from rollbook.night.discard import discard
 from rollbook.night.past import always
 from rollbook.rights import erasure
 from rollbook.rights.subject import gather
-from rollbook.views import editable
-from rollbook.views.editable import Contacted
+from rollbook.views import contacted
+from rollbook.views.contacted import Contacted
 from tests.support.nights import House, line_of, new_house, night, status_of
 from tests.support.reading import rows as rows_in
 from tests.support.records import classes, student, students
@@ -47,15 +47,15 @@ def write(house: House, text: str) -> None:
 def test_contacts_are_a_table_from_the_next_night_on(school_of_six: House) -> None:
     school_of_six.night(1)
     assert school_of_six.query(NOW) == []
-    editable.contact(school_of_six.warehouse, 1, night(1), night(15), "head@school.example")
+    contacted.add(school_of_six.warehouse, 1, night(1), night(15), "head@school.example")
     assert school_of_six.query(NOW) == []
     school_of_six.night(2)
     first = (1, night(1), night(15), "head@school.example")
     assert school_of_six.query(NOW) == [first]
-    editable.contact(school_of_six.warehouse, 1, night(2), night(9))
-    editable.contact(school_of_six.warehouse, 2, night(2) + timedelta(days=40), night(99))  # of another month
+    contacted.add(school_of_six.warehouse, 1, night(2), night(9))
+    contacted.add(school_of_six.warehouse, 2, night(2) + timedelta(days=40), night(99))  # of another month
     school_of_six.night(3)
-    editable.undo(school_of_six.warehouse, Contacted(*first))
+    contacted.undo(school_of_six.warehouse, Contacted(*first))
     school_of_six.night(4)
     others = [(1, night(2), night(9), None), (2, night(2) + timedelta(days=40), night(99), None)]
     assert school_of_six.query(NOW) == others
@@ -72,7 +72,7 @@ def test_a_night_writes_back_what_a_save_lacks(school_of_six: House) -> None:
     school_of_six.night(1)
     write(school_of_six, HEADING)
     today = date.today()  # noqa: DTZ011 - as a person writes it
-    editable.contact(school_of_six.warehouse, 1, today, today + timedelta(days=14), "head")
+    contacted.add(school_of_six.warehouse, 1, today, today + timedelta(days=14), "head")
     write(school_of_six, HEADING)  # saved by a program that had the file open
     school_of_six.night(2)
     line = f"1,{today},{today + timedelta(days=14)},head\n"
@@ -180,8 +180,8 @@ def test_an_id_given_to_another_person_does_not_take_the_contacts_along(school_o
     other = {"name": "Someone Else", "email": "someone.else@school.example", "reference_id": "Z-9"}
     school_of_six.night(2, [student(1, **other), *students(6)[1:]])
     stays, late = (2, night(1), night(30), "a"), (1, night(2), night(30), "b")
-    editable.contact(school_of_six.warehouse, *late)
-    editable.contact(school_of_six.warehouse, 1, night(1) - timedelta(days=9), night(30), "of who had the id before")
+    contacted.add(school_of_six.warehouse, *late)
+    contacted.add(school_of_six.warehouse, 1, night(1) - timedelta(days=9), night(30), "of who had the id before")
     school_of_six.night(3, [student(1, **other), *students(6)[1:]])
     assert school_of_six.query(NOW) == [late, stays]
     before = (1, night(1), night(30), "a")
@@ -234,9 +234,9 @@ def test_a_month_that_does_not_change_is_kept_once(school_of_six: House) -> None
     lines = [f"{1 + n % 6},{date(2026, 1 + n % 10, 3)},{date(2026, 12, 1)},n{n}\n" for n in range(60)]
     write(school_of_six, HEADING + "".join(lines))
     school_of_six.night(1)
-    editable.contact(school_of_six.warehouse, 1, night(1), night(9))
+    contacted.add(school_of_six.warehouse, 1, night(1), night(9))
     school_of_six.night(2)
-    editable.contact(school_of_six.warehouse, 2, night(2), night(9))
+    contacted.add(school_of_six.warehouse, 2, night(2), night(9))
     school_of_six.night(3)
     assert school_of_six.query("SELECT COUNT(*) FROM contacts") == [(62,)]
     assert school_of_six.query("SELECT COUNT(*) FROM spans.own_lines") == [(60 + 1 + 2,)]
@@ -265,10 +265,10 @@ def test_a_terms_contacts_are_as_a_plain_model_says(seed: int, nights: int) -> N
                     night(number + 9),
                     draw.choice("ab"),
                 )
-                editable.contact(house.warehouse, *row)
+                contacted.add(house.warehouse, *row)
                 said.add(row)
             for row in draw.sample(sorted(said), min(len(said), draw.randrange(2))):
-                editable.undo(house.warehouse, Contacted(*row))
+                contacted.undo(house.warehouse, Contacted(*row))
                 said.discard(row)
             house.night(number)
             days[night(number)] = {*said}

@@ -39,8 +39,8 @@ from rollbook.store.statements import ordering, statements
 from rollbook.store.warehouse import BUILD
 from rollbook.tables import TABLES
 from rollbook.util import files
-from rollbook.views import editable
-from rollbook.views.editable import Contacted
+from rollbook.views import contacted
+from rollbook.views.contacted import Contacted
 
 sql = statements("rollbook.features.explore")
 
@@ -219,7 +219,7 @@ class Book:
     def noted(self) -> list[Contacted]:
         """Who was spoken to, by contacted.csv as it is now; nobody by a malformed one: pages say what is wrong."""
         try:
-            return editable.contacts(self.warehouse, self.con)
+            return contacted.contacts(self.warehouse, self.con)
         except SettingError as error:
             says = error.message.removeprefix(f"{self.warehouse}/")
             if self.login:  # the line may be about somebody else's student
@@ -231,7 +231,7 @@ class Book:
         """Make the relation `resting`: who was spoken to, and rests on a day, until when and noted by whom; returns
         that. On the newest day those rest who do so today.
         """
-        resting = editable.resting(self.noted, today() if day == self.days[0] else day)
+        resting = contacted.resting(self.noted, today() if day == self.days[0] else day)
         told = [(each.student_id, each.on, each.until, each.by) for each in resting.values()]
         lists = [list(column) for column in zip(*told, strict=True)] or [[], [], [], []]
         self.con.execute(

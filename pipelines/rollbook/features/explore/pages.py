@@ -27,8 +27,8 @@ from rollbook.reading.query import disarmed
 from rollbook.store.database import READ, machine_errors
 from rollbook.store.statements import in_order
 from rollbook.tables import TABLES
-from rollbook.views import editable, metrics
-from rollbook.views.editable import Contacted
+from rollbook.views import contacted, metrics
+from rollbook.views.contacted import Contacted
 
 DAYS = 62  # of a trend
 RESTS = 14  # days that a student rests who was spoken to, unless chosen otherwise
@@ -349,7 +349,7 @@ def student(book: Book, params: QueryParams, key: int) -> dict[str, Any]:  # noq
     }
 
 
-def contacted(book: Book, params: QueryParams, key: int) -> str:
+def note_contact(book: Book, params: QueryParams, key: int) -> str:
     """Note that a student was spoken to today, and rests `until` a day; or `undo` such a note. Returns the address of
     the page whose form it was: the student's, or the `list` of whom to watch.
     """
@@ -363,9 +363,9 @@ def contacted(book: Book, params: QueryParams, key: int) -> str:
     with machine_errors(book.warehouse):
         if until is None:
             for each in (c for c in book.noted if c.student_id == key and as_sent(c) == params["undo"]):
-                editable.undo(book.warehouse, each)
+                contacted.undo(book.warehouse, each)
             return page
-        editable.contact(book.warehouse, key, today(), until, str(disarmed(book.login)))
+        contacted.add(book.warehouse, key, today(), until, str(disarmed(book.login)))
     return page + shown
 
 

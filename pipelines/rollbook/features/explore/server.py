@@ -229,7 +229,7 @@ async def _sent(request: Request) -> bytes:
 def _written(book: Book, request: Request, sent: bytes) -> Response:
     """Note what a student's form says, and lead back to the page of the form."""
     with book.open():
-        address = pages.contacted(book, QueryParams(sent), **request.path_params)
+        address = pages.note_contact(book, QueryParams(sent), **request.path_params)
     return RedirectResponse(address, 303, headers=PRIVATE)
 
 

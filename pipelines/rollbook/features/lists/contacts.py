@@ -19,7 +19,7 @@ from rollbook.landing import own
 from rollbook.store.schema import VALID
 from rollbook.store.statements import statements
 from rollbook.tables import Column, Pseudonymous, Relation
-from rollbook.views import editable
+from rollbook.views import contacted
 from rollbook.views.catalog import Macro
 from rollbook.views.dictionary import Chapter, Described
 
@@ -50,7 +50,7 @@ CONTACTS_EVER = Relation(
 )
 
 # No list in `own/` can have such a name.
-FILE = editable.CONTACTED
+FILE = contacted.FILE
 MONTH = "contacted-"
 LONGEST_NAME = 200  # of who noted it
 
@@ -68,7 +68,7 @@ def to_land(root: Path) -> tuple[dict[str, bytes | None], str]:
         return {}, ""
     months = defaultdict[str, dict[tuple[str, ...], None]](dict)
     try:
-        for each in editable.read_contacted(root):
+        for each in contacted.read(root):
             line = str(each.student_id), str(each.on), str(each.until), each.by[:LONGEST_NAME]
             months[f"{MONTH}{each.on:%Y-%m}"][line] = None
         lists = {FILE: _text([]), **{month: _text([*lines]) for month, lines in months.items()}}

@@ -19,7 +19,7 @@ from rollbook.landing.manifest import Manifest
 from rollbook.night.landings import Landings
 from rollbook.util import files
 from rollbook.util.text import count_of, listed
-from rollbook.views import editable
+from rollbook.views import contacted, editable
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def to_land(root: Path) -> own.Own | None:
     save of contacted.csv lacks is written back first.
     """
     with suppress(SettingError, OSError):  # read below, where it is told
-        editable.put_back(root)
+        contacted.put_back(root)
     found, (noted, wrong) = survey(root), contacts.to_land(root)
     for problem in filter(None, (*found.told, wrong)):
         log.warning("%s", problem)

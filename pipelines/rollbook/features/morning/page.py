@@ -23,7 +23,7 @@ from rollbook.store.published import REPORT
 from rollbook.store.schema import check_format
 from rollbook.tables import TABLES, WALKED
 from rollbook.util import files
-from rollbook.views import editable
+from rollbook.views import contacted
 
 FILE = REPORT
 
@@ -68,7 +68,7 @@ class MorningPage(Listener):
             resting = dict[int, date]()
             try:
                 today = at.astimezone(self.settings.zone).date()
-                noted = editable.resting(editable.contacts(place.warehouse.root, con), today)
+                noted = contacted.resting(contacted.contacts(place.warehouse.root, con), today)
                 resting = {student: each.until for student, each in noted.items()}
             except SettingError as error:  # it hides nobody, and the page says so
                 remarks.append(error.message)
