@@ -21,7 +21,6 @@ from tests.support.wire.service import KEY
 
 pytestmark = pytest.mark.nights
 
-# A server runs in a process of its own here: at its end it kills what its process has started.
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
 
@@ -68,6 +67,7 @@ def test_the_server_makes_the_records_before_it_starts_what_needs_them(
         return started(command if len(there) == 1 else [sys.executable, "-c", ""])
 
     def served() -> list[bool]:
+        # In a process of its own: at its end, a server kills what its process has started.
         with pytest.raises(RollbookError, match="ended by itself"):
             serve.serve(port=free_port())
         return there

@@ -97,7 +97,7 @@ def test_a_file_that_takes_the_place_of_another_is_read_instead(tmp_path: Path) 
         assert opened(spill, path) == [1, 5]
 
 
-def test_a_night_of_a_small_school_needs_one_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_duckdb_opens_all_that_a_small_school_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To make one takes as long as a table's merge, and so does opening a file."""
     spill, path, published = tmp_path / "spill", tmp_path / "next.duckdb", tmp_path / "published.duckdb"
     opened(spill, published)

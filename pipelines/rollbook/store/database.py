@@ -161,8 +161,12 @@ class _Instance:
 
     def open(self, files: Mapping[str, Path]) -> None:
         """Open these files, by name, and none other for writing."""
-        wanted = {READ: self.files[READ].path} | {**files} if READ in self.files else files
-        self.keep(*(n for n, file in self.files.items() if wanted.get(n) == file.path and file.is_there()))
+
+        def may_stay(name: str, file: _File) -> bool:
+            asked = files.get(name, file.path if name == READ else None)
+            return asked == file.path and file.is_there()
+
+        self.keep(*(name for name, file in self.files.items() if may_stay(name, file)))
         for name, path in files.items():
             if name not in self.files:
                 self._attach(name, path)

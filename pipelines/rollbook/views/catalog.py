@@ -250,7 +250,7 @@ def watched(thresholds: str) -> str:
 
 @contextmanager
 def room_to_watch(con: duckdb.DuckDBPyConnection, file: str = "") -> Iterator[None]:
-    """Within the block, let DuckDB take what it needs to find whom to watch in a file, such as `before.`, if that is
+    """Within the block, let DuckDB take what it needs to find whom to watch in a file, such as `published.`, if that is
     more than it may take otherwise.
     """
     students = count(con, f"SELECT COUNT(*) FROM {file}main.students")
